@@ -370,7 +370,8 @@ impl Log {
     pub(crate) fn ask<T>(&self, mut work: impl FnMut(&View) -> Result<T>) -> Result<T> {
         for _ in 0..LOOKS_MAX {
             let (view, answer) = self.in_view(self.fresh_view()?, &mut work)?;
-            if view.is_undisturbed() {
+            // Between its end and its start stored for later lies no state of the log.
+            if view.is_undisturbed() && !view.ends_below_start_for_now() {
                 return Ok(answer);
             }
         }

@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(in crate::log) cleaner: Option<i64>,
     /// The boot id of the machine, while a writer has the log open. It stays if the writer ends without closing the log.
     pub(in crate::log) boot: Option<u128>,
+    /// Where the log is being truncated to, below its start. Until that is stored too, the log ends below the start above.
+    pub(in crate::log) cutting: Option<i64>,
 }
 
 impl State {
@@ -43,6 +45,7 @@ impl State {
             clean: None,
             cleaner: None,
             boot: None,
+            cutting: None,
         }
     }
 
@@ -97,6 +100,9 @@ impl State {
         if let Some(boot) = self.boot {
             let _ = writeln!(text, "boot: {boot:032x}");
         }
+        if let Some(offset) = self.cutting {
+            let _ = writeln!(text, "cutting: {offset}");
+        }
         text
     }
 
@@ -112,7 +118,8 @@ impl State {
         };
         let recovery_point = offset(lines.next()?, "recovery_point")?;
         let log_start = offset(lines.next()?, "log_start_offset")?;
-        let (mut before, mut clean, mut cleaner, mut boot) = (None, None, None, None);
+        let (mut before, mut clean, mut cleaner) = (None, None, None);
+        let (mut boot, mut cutting) = (None, None);
         for line in lines {
             if let Some(fields) = line.strip_prefix("before: ") {
                 let (recovery_point, log_start) = fields.split_once(' ')?;
@@ -129,6 +136,8 @@ impl State {
                 });
             } else if line.starts_with("cleaner_offset") {
                 cleaner = Some(offset(line, "cleaner_offset")?);
+            } else if line.starts_with("cutting") {
+                cutting = Some(offset(line, "cutting")?);
             } else {
                 let id = line.strip_prefix("boot: ")?;
                 boot = Some(u128::from_str_radix(id, 16).ok()?);
@@ -141,6 +150,7 @@ impl State {
             clean,
             cleaner,
             boot,
+            cutting,
         })
     }
 }

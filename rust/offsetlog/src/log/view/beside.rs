@@ -1,10 +1,16 @@
 //! What a reader's view tells of a writer in another process: whether it is at work, and whether it only appended.
 
 use super::View;
+use crate::disk::IoCall;
+use crate::error::{Error, Result};
+use crate::log::RACY_WAIT;
+use crate::log::state::{STATE_FILE, read_state};
+use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a reader waits at most for a writer that is changing the bounds, and how long between two looks.
-const WRITER_WAIT: Duration = Duration::from_secs(1);
+/// How long a reader waits at most for a writer that is changing the bounds, which may read segments for that, and how long between two
+/// looks.
+const WRITER_WAIT: Duration = Duration::from_secs(10);
 const WRITER_LOOK: Duration = Duration::from_millis(5);
 
 impl View {
@@ -28,26 +34,64 @@ impl View {
         }
     }
 
+    /// Whether a log whose records end at `end`, below its start, is empty at its start: a writer in another process goes on there after a
+    /// truncation inside a batch. It is not if that writer is truncating it below its start, or has done so since this view was taken.
+    ///
+    /// Fails if the view may be of two states, so that a newer one is taken.
+    pub(super) fn is_empty_at_start(&self, end: i64) -> Result<bool> {
+        if !self.is_held() {
+            return Ok(false);
+        }
+        if self.directory.ends.is_some() {
+            return Ok(true);
+        }
+        // Read anew: it says so before the first byte goes, and not any more when the lower start is stored.
+        let path = self.directory.path.join(STATE_FILE);
+        let state = read_state(self.directory.disk.as_ref(), &path, &mut Vec::new())?;
+        let is_cut = state.is_some_and(|state| state.cutting.is_some() || state.log_start <= end);
+        let is_settled = !self.is_racy && self.is_undisturbed();
+        // Without a segment it is about to begin again.
+        if !is_settled || (is_cut && self.active.is_none() && self.changes_soon()) {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(Error::io(IoCall::Open, &self.directory.path, missing));
+        }
+        Ok(!is_cut)
+    }
+
     /// Whether the log seems to end below its start only because a writer is at work: it is writing the batch at the end, or has
-    /// truncated the log and not yet stored the lower start. Waits until the files change, at most a second.
+    /// truncated the log and not yet stored the lower start. Waits until the files change, at most [`WRITER_WAIT`].
     pub(in crate::log) fn ends_below_start_for_now(&self) -> bool {
         // What a writer of this process has published is no guess.
         let is_below = self.directory.ends.is_none()
             && self.check_bounds().is_err()
             && matches!(self.end(), Ok(end) if end.log_end_offset < self.log_start_offset);
+        is_below && self.changes_soon()
+    }
+
+    /// Whether the files change while a writer in another process has the log. Waits for that, at most [`WRITER_WAIT`].
+    fn changes_soon(&self) -> bool {
+        if self.is_racy {
+            // Times do not tell yet.
+            std::thread::sleep(RACY_WAIT);
+            return true;
+        }
         let until = Instant::now() + WRITER_WAIT;
-        while is_below && self.is_held() && Instant::now() < until {
+        let seen = (
+            self.stamp.directory,
+            self.stamp.active,
+            self.stamp.checkpoints,
+        );
+        loop {
+            // Asked before: whoever has just gone may have changed them.
+            let is_held = self.is_held();
             let now = self.stamp_now();
-            let seen = (
-                self.stamp.directory,
-                self.stamp.active,
-                self.stamp.checkpoints,
-            );
             if (now.directory, now.active, now.checkpoints) != seen {
                 return true;
             }
+            if !is_held || Instant::now() >= until {
+                return false;
+            }
             std::thread::sleep(WRITER_LOOK);
         }
-        false
     }
 }

@@ -56,7 +56,7 @@ impl PartitionWriter {
         // In this order: the first call also writes the recovery point from memory; the second writes a lower one, which must
         // stay on the disk during the truncation.
         self.lower_cleaner_point(offset)?;
-        self.lower_recovery_point(offset)?;
+        self.lower_recovery_point(offset, offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             // Some of it may be done: whoever opens the log next goes on there, and a follower may have read more.
@@ -277,7 +277,7 @@ impl PartitionWriter {
         self.durability.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         self.lower_cleaner_point(offset)?;
-        self.lower_recovery_point(offset)?;
+        self.lower_recovery_point(offset, log_start)?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.ends.note_cut(self.segments.data_end.min(offset));
@@ -379,11 +379,13 @@ impl PartitionWriter {
     }
 
     /// Lowers the recovery point before the first change, so that recovery after a crash reads everything that is being
-    /// changed.
-    fn lower_recovery_point(&mut self, offset: i64) -> Result<()> {
+    /// changed. Notes it, too, if the log start offset is about to be lowered behind what is cut: readers in other processes would take the
+    /// start for the end meanwhile, as after a truncation inside a batch.
+    fn lower_recovery_point(&mut self, offset: i64, log_start: i64) -> Result<()> {
         self.durability.gap = self.durability.gap.filter(|&base| base <= offset);
         let durable = self.ends.recovery_point().max(self.place.durable());
-        if durable <= offset.min(self.segments.active.base_offset) {
+        let cutting = (log_start < self.ends.log_start()).then_some(log_start);
+        if durable <= offset.min(self.segments.active.base_offset) && cutting.is_none() {
             return Ok(());
         }
         // The position of the cut in its segment is not known yet, so this is the segment's base offset.
@@ -397,7 +399,8 @@ impl PartitionWriter {
             before.copied().unwrap_or(0)
         };
         self.place.limit_durable(base);
-        self.save_point_at(self.ends.recovery_point().min(base))?;
+        let state = self.state_at(self.ends.recovery_point().min(base));
+        self.save_state(State { cutting, ..state })?;
         self.ends
             .set_recovery_point(self.ends.recovery_point().min(offset));
         Ok(())
@@ -413,15 +416,12 @@ impl PartitionWriter {
 
     /// Writes the recovery point and the log start offset.
     pub(super) fn save_point(&self) -> Result<()> {
-        self.save_point_at(self.ends.recovery_point())
+        self.save_state(self.state_at(self.ends.recovery_point()))
     }
 
-    fn save_point_at(&self, recovery_point: i64) -> Result<()> {
-        self.place.checkpoint(
-            self.state_at(recovery_point),
-            self.ends.log_end(),
-            self.segments.first_base(),
-        )
+    fn save_state(&self, state: State) -> Result<()> {
+        let (log_end, first_base) = (self.ends.log_end(), self.segments.first_base());
+        self.place.checkpoint(state, log_end, first_base)
     }
 
     /// Returns what to write for a recovery point. After a truncation inside a batch that is at most the end of the records:
