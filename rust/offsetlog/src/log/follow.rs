@@ -159,6 +159,12 @@ impl Follow {
     pub fn next_scan(&mut self, at_most: Option<Duration>) -> Result<Option<Scan>> {
         let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
+            // Asked before the look: what was appended before its writer was closed is still returned.
+            let is_closed = self
+                .logs
+                .iter()
+                .map(|each| each.log.is_closed())
+                .collect::<Vec<_>>();
             let ranges = self.grown()?;
             if !ranges.is_empty() {
                 let mut scan = Scan::following(ranges, &self.options)?;
@@ -168,8 +174,8 @@ impl Follow {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             // A closed writer appends nothing more.
-            let ended = |each: &Followed| each.is_read() || each.log.is_closed();
-            let is_over = self.logs.iter().all(ended);
+            let ended = |(each, &is_closed): (&Followed, &bool)| each.is_read() || is_closed;
+            let is_over = self.logs.iter().zip(&is_closed).all(ended);
             if is_over || left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }

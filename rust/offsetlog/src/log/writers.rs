@@ -63,6 +63,18 @@ impl Slot {
         slot
     }
 
+    /// Whether the other slot belongs to another directory; a forked child has another slot of the same one.
+    pub(super) fn is_elsewhere(&self, other: &Self) -> bool {
+        self.key
+            .zip(other.key)
+            .is_some_and(|(own, other)| own.directory != other.directory)
+    }
+
+    /// As [`cuts_since`](Self::cuts_since) in a forked child, where a thread of the parent may have held a lock: then nothing is known.
+    pub(super) fn lowest_cut_before_fork(&self, count: u64) -> Option<i64> {
+        self.ends.try_read().ok()?.as_ref()?.try_cuts_since(count)
+    }
+
     /// Whether this slot belongs to the directory with this identity.
     pub(super) fn is_of(&self, disk: &dyn Disk, directory: (u64, u64)) -> bool {
         self.key == Some(key_of(disk, directory))

@@ -198,6 +198,12 @@ impl LiveOffsets {
         let lowest = own.iter().map(|&(_, cut)| cut).min();
         noted.retain(|&(_, cut)| lowest.is_none_or(|lowest| cut < lowest));
         noted.extend(own.iter().map(|&(_, cut)| (*count, cut)));
+        let end = self.log_end();
+        if before.log_end() > end {
+            // Behind a batch that was truncated whole for an offset inside it there was a gap, which is gone. Or recovery removed the end.
+            noted.retain(|&(_, cut)| cut < end);
+            noted.push((*count, end));
+        }
         *own = noted;
         self.cut_count.store(*count, Ordering::Release);
     }
@@ -212,6 +218,13 @@ impl LiveOffsets {
         let cuts = self.cuts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut later = cuts.1.iter().filter(|&&(number, _)| number > count);
         (cuts.0, later.next().map(|&(_, offset)| offset))
+    }
+
+    /// As [`cuts_since`](Self::cuts_since) without waiting for the lock.
+    pub(crate) fn try_cuts_since(&self, count: u64) -> Option<i64> {
+        let cuts = self.cuts.try_lock().ok()?;
+        let mut later = cuts.1.iter().filter(|&&(number, _)| number > count);
+        later.next().map(|&(_, offset)| offset)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -205,7 +205,7 @@ impl Cursor {
             }
             if is_excluded {
                 statistics.batches_skipped += u64::from(is_new);
-                self.pass(behind);
+                self.pass(behind, header.leader_epoch);
                 continue;
             }
             let in_transaction =
@@ -219,27 +219,27 @@ impl Cursor {
                     TxnOutcome::Committed => {}
                     TxnOutcome::Aborted => {
                         statistics.batches_skipped += u64::from(is_new);
-                        self.pass(behind);
+                        self.pass(behind, header.leader_epoch);
                         continue;
                     }
                     TxnOutcome::Undecided => {
-                        self.pass(behind);
+                        self.pass(behind, header.leader_epoch);
                         return Ok(CursorEvent::Undecided);
                     }
                 }
             }
-            self.pass(behind);
+            self.pass(behind, header.leader_epoch);
             return Ok(CursorEvent::Batch(header));
         }
     }
 
     /// Goes on behind a batch. A batch that fails again and again is looked at a few times only, however often files change.
-    fn pass(&mut self, behind: i64) {
+    fn pass(&mut self, behind: i64, leader_epoch: i32) {
         if behind > self.start {
             self.looks = 0;
         }
         self.next = behind;
-        self.tell();
+        self.tell(behind, leader_epoch);
     }
 
     /// Opens the next segment that can hold an offset before the stop. Returns whether there is one.

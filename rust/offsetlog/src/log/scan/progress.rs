@@ -16,8 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(in crate::log) struct Progress {
     /// Offset after the last one that was returned or passed.
     next: AtomicI64,
-    /// Copies of what was looked at last, read without the lock: the number of the truncation, and the newest leader epoch.
+    /// Offset after the last batch that was read, and the leader epoch in its header. One thread at a time reads.
+    read: AtomicI64,
+    read_epoch: AtomicI32,
+    /// Copies of what was looked at last, read without the lock: the number of the truncation, the slot's version, and the newest leader
+    /// epoch.
     cuts: AtomicU64,
+    version: AtomicU64,
     epoch: AtomicI32,
     looked: Mutex<Looked>,
 }
@@ -30,29 +35,29 @@ struct Looked {
     cuts: u64,
     /// The leader epochs, if they are known and another process writes.
     epochs: Option<Arc<LeaderEpochs>>,
-    /// `next` at the look before, and the leader epoch that the offset before it was read in.
+    /// `next` at the look before, and the last offset before it whose leader epoch is known, with that.
     next: i64,
-    epoch: Option<i32>,
+    read: Option<(i64, i32)>,
 }
 
 impl Looked {
-    /// Notes in which leader epoch the last offset before `next` was read.
-    fn advance(&mut self, next: i64) {
+    /// Notes in which leader epoch the last offset before `next` was read. While this process writes, the batch says it.
+    fn advance(&mut self, next: i64, batch: Option<(i64, i32)>) {
         if next > self.next {
             self.next = next;
-            self.epoch = self.epoch_of(next - 1);
+            self.read = self.known(next - 1).or(batch);
         }
     }
 
-    fn epoch_of(&self, offset: i64) -> Option<i32> {
-        self.epochs.as_ref()?.epoch_of(offset)
+    fn known(&self, offset: i64) -> Option<(i64, i32)> {
+        Some((offset, self.epochs.as_ref()?.epoch_of(offset)?))
     }
 
     /// The offset from which another leader wrote in place of what was returned.
     ///
     /// Source: KIP-320.
     fn diverged(&self, epochs: &LeaderEpochs) -> Option<i64> {
-        let (last, epoch) = (self.next - 1, self.epoch?);
+        let (last, epoch) = self.read?;
         // Entries below the log start are gone.
         if epochs.epoch_of(last)? == epoch {
             return None;
@@ -68,24 +73,28 @@ impl Progress {
     pub(in crate::log) fn new(log: &Log, next: i64) -> Result<Self> {
         log.refresh()?;
         let slot = Arc::clone(log.view().slot());
+        let version = slot.version();
         let (cuts, _) = slot.cuts_since(0);
         let progress = Self {
             next: AtomicI64::new(next),
+            read: AtomicI64::new(next),
+            read_epoch: AtomicI32::new(-1),
             cuts: AtomicU64::new(cuts),
+            version: AtomicU64::new(version),
             epoch: AtomicI32::new(i32::MAX),
             looked: Mutex::new(Looked {
                 slot,
                 cuts,
                 epochs: None,
                 next,
-                epoch: None,
+                read: None,
             }),
         };
         // Another leader that writes below it from now on is told of, too.
         progress.look(log)?;
         {
             let mut looked = progress.looked();
-            looked.epoch = looked.epoch_of(next - 1);
+            looked.read = looked.known(next - 1);
         }
         Ok(progress)
     }
@@ -100,6 +109,13 @@ impl Progress {
         self.next.fetch_max(next, Ordering::AcqRel);
     }
 
+    /// The last offset below `next` that was read in a batch, and the leader epoch of that.
+    fn last_batch(&self, next: i64) -> Option<(i64, i32)> {
+        let epoch = self.read_epoch.load(Ordering::Relaxed);
+        let behind = self.read.load(Ordering::Relaxed).min(next);
+        (epoch >= 0).then_some((behind - 1, epoch))
+    }
+
     fn looked(&self) -> MutexGuard<'_, Looked> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,23 +125,32 @@ impl Progress {
     pub(in crate::log) fn look(&self, log: &Log) -> Result<(i64, Option<i64>)> {
         let next = self.next();
         let mut looked = self.looked();
-        looked.advance(next);
+        looked.advance(next, self.last_batch(next));
         loop {
             // A writer that came since is known to a fresh view.
             log.refresh()?;
             let view = log.view();
-            let told = view.ends().cloned();
             let slot = Arc::clone(view.slot());
-            // Another directory may have got the name.
-            let since = if Arc::ptr_eq(&slot, &looked.slot) {
-                looked.cuts
-            } else {
-                0
-            };
+            // Read before all else: what another process changes while this one does not write comes after it was raised.
+            let version = slot.version();
+            let told = view.ends().cloned();
+            let is_same_slot = Arc::ptr_eq(&slot, &looked.slot);
             // Also of writers that came and went since.
-            let (count, lowest) = slot.cuts_since(since);
+            let (count, lowest) = if is_same_slot {
+                slot.cuts_since(looked.cuts)
+            } else if slot.is_elsewhere(&looked.slot) {
+                // Another directory has got the name: nothing that was returned is in it.
+                (slot.cut_count(), Some(0))
+            } else {
+                let before = looked.slot.lowest_cut_before_fork(looked.cuts);
+                let (count, lowest) = slot.cuts_since(0);
+                (count, before.into_iter().chain(lowest).min())
+            };
             let (end, epochs) = match &told {
-                Some(_) => (log.log_end_offset()?, None),
+                Some(_) if is_same_slot && version == self.version.load(Ordering::Relaxed) => {
+                    (log.log_end_offset()?, None)
+                }
+                Some(_) => (log.log_end_offset()?, log.leader_epochs_of(&view).ok()),
                 None => log.look(|view| {
                     let end = view.end()?.log_end_offset;
                     Ok((end, log.leader_epochs_of(view).ok()))
@@ -138,12 +163,15 @@ impl Progress {
                 return Ok((end, Some(cut)));
             }
             let is_same = slot.cuts_since(count).0 == count;
+            // The epochs of this process's own writer are old with its next append.
+            let epochs = epochs.filter(|_| told.is_none());
             let newest = epochs.as_ref().map(|epochs| epochs.latest());
             self.epoch.store(
                 newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch)),
                 Ordering::Relaxed,
             );
             self.cuts.store(count, Ordering::Relaxed);
+            self.version.store(version, Ordering::Relaxed);
             (looked.slot, looked.cuts, looked.epochs) = (slot, count, epochs);
             if is_same {
                 return Ok((end, None));
@@ -151,10 +179,12 @@ impl Progress {
         }
     }
 
-    /// Whether the log may have been truncated since the last look: by a writer of this process, or by another leader, whose batch this is.
+    /// Whether the log may have been truncated since the last look: by a writer of this process, by another process after that, or by
+    /// another leader, whose batch this is.
     fn may_be_cut(&self, slot: &Slot, header: Option<&BatchHeader>) -> bool {
         let epoch = self.epoch.load(Ordering::Relaxed);
         slot.cut_count() > self.cuts.load(Ordering::Relaxed)
+            || slot.version() != self.version.load(Ordering::Relaxed)
             || header.is_some_and(|header| header.leader_epoch > epoch)
     }
 }
@@ -180,10 +210,12 @@ impl Cursor {
         Ok(is_cut)
     }
 
-    /// Tells a follower that everything below `next` was returned or passed.
+    /// Tells a follower that everything below `next` was returned or passed, the last of it in a batch of this leader epoch.
     #[inline]
-    pub(super) fn tell(&self) {
+    pub(super) fn tell(&self, behind: i64, leader_epoch: i32) {
         if let Some(progress) = &self.progress {
+            progress.read.store(behind, Ordering::Relaxed);
+            progress.read_epoch.store(leader_epoch, Ordering::Relaxed);
             // Of a batch across the stop, which one of another size may now be, the rest is for the next scan.
             progress.raise(self.next.max(self.start).min(self.stop));
         }
