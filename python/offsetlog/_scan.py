@@ -226,7 +226,8 @@ class Scan:
         ------
         OffsetOutOfRangeError
             A log was cut below what was read: drop what you have from its ``log_end_offset`` on, follow from there, and you have
-            each record once. Or retention deleted what comes next: follow from ``log_start_offset``.
+            each record once, unless it was cut again before you did. Or retention deleted what comes next: follow from
+            ``log_start_offset``.
         FileNotFoundError
             A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
         ConfigError
