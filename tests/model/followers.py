@@ -106,7 +106,8 @@ class Followers:
             wanted = Lost("OffsetOutOfRangeError", wanted.cut)
         if isinstance(wanted, Lost) and held is not None:
             # The scan that was under way comes to its end before.
-            is_rest = is_rest_of(held, found, key[2], states, is_told=is_told)
+            is_gone = wanted.error == "FileNotFoundError"
+            is_rest = is_rest_of(held, found, key[2], states, is_told=is_told, is_gone=is_gone)
             known = error is not None and (wanted.log_end_offset is None or error[2] == wanted.log_end_offset)
             return is_rest and known and error[1] == wanted.error, wanted
         rows = wanted.rows[: options["count"]]
@@ -119,11 +120,11 @@ class Followers:
         return got == (rows, None), (rows, None)
 
 
-def is_rest_of(held: Held, found: list[Any], isolation: str, states: Sequence[State], *, is_told: bool) -> bool:
+def is_rest_of(held: Held, found: list[Any], isolation: str, states: Sequence[State], *, is_told: bool, is_gone: bool = False) -> bool:
     """Whether these may come from a scan that is under way and cannot go on: what it has read ahead, or its file still has."""
     if any(not held.behind <= one[0] < held.looked_at for one in found):
         return False
-    if is_told:
+    if is_told and not is_gone:
         return found == _rows(states[held.asked_in], held.behind, isolation, is_told=is_told)[: len(found)]
     ever = {one for state in states[held.at :] for one in state.ask(("scan", {"isolation_level": isolation}))}
     offsets = [one[0] for one in found]

@@ -95,7 +95,7 @@ impl Followed {
 
     /// Whether the range was read to its stop.
     fn is_read(&self) -> bool {
-        self.progress.next() >= self.stop
+        self.progress.unread() >= self.stop
     }
 }
 
@@ -194,7 +194,7 @@ impl Follow {
             };
             let end = end.min(each.stop);
             let next = each.progress.next();
-            if end > next {
+            if end > each.progress.unread() {
                 let range = ScanRange {
                     log: each.log.clone(),
                     start: Some(next),

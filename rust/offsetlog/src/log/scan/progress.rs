@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(in crate::log) struct Progress {
     /// Offset after the last one that was returned or passed.
     next: AtomicI64,
+    /// Up to where there is no batch behind `next`, as the log was looked at last.
+    empty_to: AtomicI64,
     /// Offset after the last batch that was read, and the leader epoch in its header. One thread at a time reads.
     read: AtomicI64,
     read_epoch: AtomicI32,
@@ -77,6 +79,7 @@ impl Progress {
         let (cuts, _) = slot.cuts_since(0);
         let progress = Self {
             next: AtomicI64::new(next),
+            empty_to: AtomicI64::new(next),
             read: AtomicI64::new(next),
             read_epoch: AtomicI32::new(-1),
             cuts: AtomicU64::new(cuts),
@@ -102,6 +105,11 @@ impl Progress {
     /// Offset after the last one that was returned or passed.
     pub(in crate::log) fn next(&self) -> i64 {
         self.next.load(Ordering::Acquire)
+    }
+
+    /// Where there may be records that were not returned.
+    pub(in crate::log) fn unread(&self) -> i64 {
+        self.next().max(self.empty_to.load(Ordering::Acquire))
     }
 
     /// What was returned stays returned: with `read_committed`, a truncation can move the stop of a range below it.
@@ -170,6 +178,11 @@ impl Progress {
                 newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch)),
                 Ordering::Relaxed,
             );
+            let seen = self.version.load(Ordering::Relaxed);
+            if !is_same_slot || count != looked.cuts || version != seen || epochs != looked.epochs {
+                // Records may be there now.
+                self.empty_to.store(next, Ordering::Release);
+            }
             self.cuts.store(count, Ordering::Relaxed);
             self.version.store(version, Ordering::Relaxed);
             (looked.slot, looked.cuts, looked.epochs) = (slot, count, epochs);
@@ -237,7 +250,7 @@ impl Cursor {
             return Ok(false);
         }
         if self.ended_at == Some(next) {
-            progress.raise(self.stop);
+            progress.empty_to.store(self.stop, Ordering::Release);
             return Ok(false);
         }
         self.ended_at = Some(next);
