@@ -140,6 +140,7 @@ def test_a_handler_that_raises_ends_verify_while_it_looks_again(tmp_path: Path) 
         raise TooLongError
 
     def verify_until_sent() -> None:
+        timer.start()
         while not sent:
             verify(tmp_path, METADATA)
 
@@ -147,7 +148,6 @@ def test_a_handler_that_raises_ends_verify_while_it_looks_again(tmp_path: Path) 
     before = signal.signal(signal.SIGUSR1, handler)
     timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
     try:
-        timer.start()
         with pytest.raises(TooLongError):
             verify_until_sent()
     finally:

@@ -36,8 +36,9 @@ def opened():
 
 LOOP = """
 for _ in range(int(sys.argv[2])):
-    print("ready", flush=True)
     try:
+        # Inside: the signal may come as soon as that was read, before this process has its next turn.
+        print("ready", flush=True)
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             work()
