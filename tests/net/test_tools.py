@@ -219,15 +219,20 @@ class _Member:
 
     def assigned(self) -> list[int]:
         """Partitions by the last rebalance that it printed."""
-        lines = [line for line in self._errors.read_text(encoding="utf-8").splitlines() if "rebalanced" in line]
+        lines = [line for line in _whole_lines(self._errors) if "rebalanced" in line]
         if not lines or "assigned: " not in lines[-1] or "unassigned" in lines[-1]:
             return []
         return sorted(int(number) for number in re.findall(r"\[(\d+)\]", lines[-1].partition("assigned: ")[2]))
 
     def read(self) -> list[tuple[int, int]]:
         """Partition and offset of each record."""
-        lines = self._output.read_text(encoding="utf-8").splitlines()
+        lines = _whole_lines(self._output)
         return [(int(partition), int(offset)) for partition, _, offset in (line.partition(" ") for line in lines)]
+
+
+def _whole_lines(file: Path) -> list[str]:
+    """Without buffers each piece of a line is a write of its own: the last one may be under way."""
+    return file.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
 
 def _wait(done: Callable[[], object], seconds: float = 300) -> None:
