@@ -171,6 +171,8 @@ def crowd_story(task: dict[str, Any], make: Callable[[], Member]) -> dict[str, A
         for member in leaving:
             member.close()
         wait(covered, crowd, "a rebalance of a crowd")
+    # Without those that came last the others cover all too, and may not commit once these join.
+    wait(lambda: covered() and all(member.assigned for member in crowd), crowd, "an assignment of all that came")
     offsets = {place: 7 + place[1] for place in expected}
     for member in crowd:
         member.commit({place: offsets[place] for place in member.assigned})
