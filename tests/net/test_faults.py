@@ -368,7 +368,7 @@ def test_a_directory_that_is_removed_while_it_is_served(changing: tuple[Served, 
     with Connection(server.address) as wire, Connection(server.address) as waiting:
         number = waiting.send(FETCH, 12, fetch("changes", 0, 600, wait_ms=5000, min_bytes=1))
         shutil.rmtree(log.path)
-        _eventually(lambda: _part(wire, 0)["ErrorCode"] != 0, seconds=30)
+        _eventually(lambda: _part(wire, 0)["ErrorCode"] != 0)
         waiting.receive(FETCH, 12, number)
     _stays(server)
 
