@@ -87,10 +87,16 @@ def ended(*_):
     if scan is not None: told["batches"] += scan.report.batches
     print(json.dumps(told), flush=True)
     os._exit(0)
+is_telling = False
 def asked(*_):
+    global is_telling
+    # Asked again before it had the turns to answer: one answer is enough, and a second one inside it would take its file away.
+    if is_telling: return
+    is_telling = True
     batches = told["batches"] + (scan.report.batches if scan is not None else 0)
     with open(f"{path}.{kind}.new", "w") as file: print(batches, told["records"], file=file)
     os.rename(f"{path}.{kind}.new", f"{path}.{kind}")
+    is_telling = False
 signal.signal(signal.SIGTERM, ended)
 signal.signal(signal.SIGUSR1, asked)
 def wrong(why, *more):
