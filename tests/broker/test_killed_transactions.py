@@ -321,6 +321,11 @@ def until_killed(broker: Broker, chosen: random.Random, kill: int, *, raises: bo
     ]
     for sender in senders:
         sender.start()
+    until = time.monotonic() + WAITING_SECONDS
+    # A broker that was just started may take as long for the first transactions as it is left alive below.
+    while any(sender.is_alive() and not sender.producer.sent for sender in senders):
+        assert time.monotonic() < until, "nothing is sent"
+        time.sleep(0.01)
     time.sleep(chosen.uniform(0.1, 0.7))
     if kill % 3:
         hold_back(broker)
