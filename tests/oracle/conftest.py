@@ -31,9 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draws the seed of the random histories once for all test processes."""
+    """Draws the seed of what is random once for all test processes: in a soak, for else a run is to say the same every time."""
     del config
-    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6, 10**9)))
+    is_soak = os.environ.get("OFFSETLOG_RANDOM_CHUNKS", "0") != "0"
+    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(10**6, 10**9)) if is_soak else "1")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
