@@ -175,7 +175,7 @@ def _first_of_each(
     A member of kafka-python that leads the group before it knows a topic assigns nothing, and waits: then another one comes.
     """
     first: dict[TopicPartition, tuple[int, int, bytes | None, bytes | None]] = {}
-    end = time.monotonic() + SECONDS
+    end, patience = time.monotonic() + SECONDS, MEMBER_SECONDS
     while not wanted <= first.keys():
         assert time.monotonic() < end, (group, first)
         consumer = KafkaConsumer(
@@ -190,8 +190,10 @@ def _first_of_each(
             for topic in topics:
                 consumer.partitions_for_topic(topic)
             consumer.subscribe(topics)
-            patience = time.monotonic() + MEMBER_SECONDS
-            while not wanted <= first.keys() and time.monotonic() < patience:
+            until = time.monotonic() + patience
+            # On a slow machine a member may take as long to join: the next one has more time.
+            patience *= 2
+            while not wanted <= first.keys() and time.monotonic() < until:
                 for at, records in consumer.poll(timeout_ms=200).items():
                     record = records[0]
                     if at in wanted and at not in first:
