@@ -174,7 +174,7 @@ def other_process(path: Path, value_bytes: int) -> Iterator[Callable[..., None]]
 
         yield tell
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 FAILED = """
