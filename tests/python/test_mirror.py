@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +52,15 @@ def frames(data: bytes) -> Iterator[tuple[int, int]]:
 def log_bytes(partition: Path) -> bytes:
     """A partition's segments, one after the other."""
     return b"".join(path.read_bytes() for path in sorted(partition.glob("*.log")))
+
+
+def until(ask: Callable[[int], MirrorReport], is_enough: Callable[[MirrorReport], object], give_up_ms: int = 1500) -> MirrorReport:
+    """What a mirror says that gives up: with more patience, if it gave up before it got so far, as on a busy machine."""
+    report = ask(give_up_ms)
+    while not is_enough(report) and give_up_ms < 100_000:
+        give_up_ms *= 4
+        report = ask(give_up_ms)
+    return report
 
 
 def bytes_from(partition: Path, start: int, stop: int) -> bytes:
@@ -105,7 +114,11 @@ def test_a_damaged_source_is_copied_up_to_the_damage(number: int, tmp_path: Path
     path = DATA / f"kafka-4.3.0/torn/log-dir-{number}"
     with LogDir.open(path) as source, Server(path) as kafka:
         # Ended by its patience where a broker answers CORRUPT_MESSAGE.
-        report = once(kafka, tmp_path / "copy", give_up_ms=3000)
+        report = until(
+            lambda patience: once(kafka, tmp_path / "copy", give_up_ms=patience),
+            lambda it: sum(each.problem is None for each in it.partitions) > len(it.partitions) // 2,
+            3000,
+        )
         complete = 0
         for each in report.partitions:
             with source.log(each.topic, each.partition) as log:
@@ -308,7 +321,9 @@ def test_tls_and_users(tmp_path: Path) -> None:
         file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, "bootstrap.servers": address}.items()))
         assert mirror([], tmp_path / "file", topics="g-plain", once=True, config=file).is_complete
         wrong = {**settings, "sasl.jaas.config": login.format("scram", "Scram", "other")}
-        report = mirror(address, tmp_path / "wrong", once=True, config=wrong, give_up_ms=1500)
+        report = until(
+            lambda patience: mirror(address, tmp_path / "wrong", once=True, config=wrong, give_up_ms=patience), lambda it: it.events
+        )
         assert not report.is_complete
         assert not report.partitions
         (event,) = report.events

@@ -109,16 +109,28 @@ PARTITIONS = {
 }
 
 
+PATIENCE = (2, 8, 32)
+"""Seconds after which a mirror gives up, and again where that was before it knew the topic."""
+
+
 def _mirrored(root: Path) -> object:
     """What the source cannot read is asked for again until the mirror gives up."""
     with Server(root / "logs") as kafka:
-        return mirror(kafka.bootstrap_servers, root / "mirror", topics="t", once=True, give_up_ms=2000)
+        for patience in PATIENCE:
+            report = mirror(kafka.bootstrap_servers, root / "mirror", topics="t", once=True, give_up_ms=1000 * patience)
+            if report.partitions:
+                break
+    return report
 
 
 def _mirrored_by_shell(root: Path) -> object:
     with Server(root / "logs") as kafka:
-        words = ["--bootstrap", kafka.bootstrap_servers, "--into", "mirror", "--once", "--give-up", "2", "-t", "t"]
-        return shell("mirror", *words)(root)
+        for patience in PATIENCE:
+            words = ["--bootstrap", kafka.bootstrap_servers, "--into", "mirror", "--once", "--give-up", str(patience), "-t", "t"]
+            done = shell("mirror", *words)(root)
+            if "t-0" in done.stdout + done.stderr:
+                break
+    return done
 
 
 INSTEAD = {
