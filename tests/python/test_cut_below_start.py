@@ -90,3 +90,37 @@ def test_a_writer_that_was_killed_in_between(tmp_path: Path) -> None:
         log = log_dir.log("t", 0)
         assert log.append(b"y") == 40
         assert "cutting" not in state.read_text()
+
+
+HALF_WAY = """
+import resource, signal, sys
+from offsetlog import Log
+log = Log.open(sys.argv[1], "a")
+log.append_records([b"old"] * 5)
+log.append_records([b"x"] * 40)
+log.delete_records_before(25)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+try:
+    log.truncate_to(5)
+except OSError:
+    print("failed", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_truncation_that_stands_still_half_way(tmp_path: Path) -> None:
+    """The records are cut, the index could not be made anew, and the writer still has the log."""
+    command = [sys.executable, "-c", HALF_WAY, str(tmp_path / "t-0")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as writer:
+        assert writer.stdin is not None
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "failed\n"
+        with Log.open(tmp_path / "t-0") as log:
+            for _ in range(3):
+                assert log.log_end_offset == CUT
+                log.refresh()
+        writer.stdin.close()
+    # The next one lowers the start to where the log ends.
+    with Log.open(tmp_path / "t-0", "a") as log:
+        assert log.log_end_offset in {CUT, START}

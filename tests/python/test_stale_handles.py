@@ -345,3 +345,17 @@ def test_keys_go_where_they_belong_in_a_topic_that_another_process_made_anew(
         went = [log_dir.append("t", b"v", key=key).partition for key in keys]
         assert went == [partition_for(key, after) for key in keys]
         assert [partition.partition for partition in log_dir.partitions()] == list(range(after))
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_range_whose_end_is_known_sees_the_marker_behind_it(tmp_path: Path, commit: bool) -> None:
+    """The handle has looked while the transaction was open; its marker is the only change since."""
+    with Log.open(tmp_path / "t-0", "a") as writer, Log.open(tmp_path / "t-0") as reader:
+        writer.append_records([b"x"] * 5, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        for log in (writer, reader):
+            assert log.last_stable_offset == 0
+            assert log.scan(0, 5, isolation_level="read_committed").count() == 0
+        writer.append_marker(7, 0, commit=commit)
+        for log in (reader, writer):
+            assert log.scan(0, 5, isolation_level="read_committed").count() == (5 if commit else 0)
+            assert log.scan(0, 6, isolation_level="read_committed").count() == (5 if commit else 0)
