@@ -307,12 +307,14 @@ impl LogDir {
             let opened = self.writable(topic, partition)?;
             return Ok(opened.log().clone());
         }
+        // Before the listing: whoever lists again doubts the choices behind it.
+        let doubts = self.doubts();
         let Some(paths) = self.0.listing().partitions.get(&wanted).cloned() else {
             return Err(self.unknown(topic, partition));
         };
         match paths.as_slice() {
             [path] => self.open_one(path),
-            paths => self.log_of_replicas(wanted, paths),
+            paths => self.log_of_replicas(wanted, paths, doubts),
         }
     }
 

@@ -6,45 +6,78 @@ use crate::error::{Error, Result};
 use crate::log::{Log, ScanOptions, open_in};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 /// The files of each replica: its directory, and name and stat of each file.
 type Marks = Vec<(PathBuf, Vec<(String, FileStat)>)>;
 
 /// The replica that was chosen.
 #[derive(Debug)]
-pub(super) struct Chosen {
+struct Chosen {
     path: PathBuf,
     /// The files of all replicas before they were read; `None` if one could not be looked at.
     marks: Option<Marks>,
-    /// The log dirs were listed again since: the choice holds only if no file has changed.
-    is_old: bool,
+    /// How often choices had been doubted before the files were looked at.
+    doubts: u64,
 }
 
-pub(super) type AllChosen = BTreeMap<TopicPartition, Chosen>;
+/// The replicas that were chosen.
+#[derive(Debug, Default)]
+pub(super) struct AllChosen {
+    choices: BTreeMap<TopicPartition, Chosen>,
+    /// How often the log dirs were listed again: a choice from before holds only if no file has changed.
+    doubts: u64,
+}
+
+impl AllChosen {
+    /// The replica that holds without a look.
+    fn of_now(&self, wanted: &TopicPartition, paths: &[PathBuf]) -> Option<PathBuf> {
+        let known = self.choices.get(wanted)?;
+        (known.doubts == self.doubts && paths.contains(&known.path)).then(|| known.path.clone())
+    }
+
+    /// The replica that holds because no file has changed; `doubts` is from before the files were looked at.
+    fn unchanged(
+        &mut self,
+        wanted: &TopicPartition,
+        marks: Option<&Marks>,
+        doubts: u64,
+    ) -> Option<PathBuf> {
+        let known = self.choices.get_mut(wanted)?;
+        if marks.is_none() || known.marks.as_ref() != marks {
+            return None;
+        }
+        known.doubts = known.doubts.max(doubts);
+        Some(known.path.clone())
+    }
+}
 
 impl LogDir {
     /// Has the next opening of each partition with several replicas choose again, if one of them has changed.
     pub(super) fn doubt_choices(&self) {
-        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        for choice in chosen.values_mut() {
-            choice.is_old = true;
-        }
+        self.all_chosen().doubts += 1;
     }
 
-    /// Opens the longest valid one of several replicas.
-    pub(super) fn log_of_replicas(&self, wanted: TopicPartition, paths: &[PathBuf]) -> Result<Log> {
-        if let Some(path) = self.chosen(&wanted, |known| {
-            !known.is_old && paths.contains(&known.path)
-        }) {
+    /// How often choices have been doubted.
+    pub(super) fn doubts(&self) -> u64 {
+        self.all_chosen().doubts
+    }
+
+    /// Opens the longest valid one of several replicas. `doubts` is from before they were listed.
+    pub(super) fn log_of_replicas(
+        &self,
+        wanted: TopicPartition,
+        paths: &[PathBuf],
+        doubts: u64,
+    ) -> Result<Log> {
+        let known = self.all_chosen().of_now(&wanted, paths);
+        if let Some(path) = known {
             return self.open_one(&path);
         }
-        // What changes while they are read has them read again.
+        // What changes while they are read has them read again, and so does a doubt that comes meanwhile.
         let marks = self.marks(paths);
-        if let Some(path) = self.chosen(&wanted, |known| {
-            known.is_old = marks.is_none() || known.marks != marks;
-            !known.is_old
-        }) {
+        let known = self.all_chosen().unchanged(&wanted, marks.as_ref(), doubts);
+        if let Some(path) = known {
             return self.open_one(&path);
         }
         // Nobody waits for this but those who ask for this partition too, and read it themselves.
@@ -52,22 +85,14 @@ impl LogDir {
         let choice = Chosen {
             path: log.path().to_path_buf(),
             marks,
-            is_old: false,
+            doubts,
         };
-        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        chosen.insert(wanted, choice);
+        self.all_chosen().choices.insert(wanted, choice);
         Ok(log)
     }
 
-    /// The replica that was chosen, if the choice holds.
-    fn chosen(
-        &self,
-        wanted: &TopicPartition,
-        holds: impl FnOnce(&mut Chosen) -> bool,
-    ) -> Option<PathBuf> {
-        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = chosen.get_mut(wanted)?;
-        holds(known).then(|| known.path.clone())
+    fn all_chosen(&self) -> MutexGuard<'_, AllChosen> {
+        self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn marks(&self, paths: &[PathBuf]) -> Option<Marks> {
@@ -147,5 +172,43 @@ fn valid_end(log: &Log) -> Result<i64> {
             Err(error) if error.is_corruption() => return Ok(end),
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A choice that was begun before the log dirs were listed again is not one of now, whoever ends first.
+    #[test]
+    fn a_doubt_that_comes_while_replicas_are_read_stays() {
+        let wanted = || TopicPartition {
+            topic: "t".to_owned(),
+            partition: 0,
+        };
+        let paths = [PathBuf::from("a/t-0"), PathBuf::from("b/t-0")];
+        let marks = || Some(vec![(PathBuf::from("a/t-0"), Vec::new())]);
+        let mut chosen = AllChosen::default();
+        let choice = |doubts| Chosen {
+            path: PathBuf::from("a/t-0"),
+            marks: marks(),
+            doubts,
+        };
+        let before = chosen.doubts;
+        chosen.doubts += 1;
+        chosen.choices.insert(wanted(), choice(before));
+        assert_eq!(chosen.of_now(&wanted(), &paths), None);
+        // So with one that was found unchanged by a look from before.
+        let looked = marks();
+        assert!(
+            chosen
+                .unchanged(&wanted(), looked.as_ref(), before)
+                .is_some()
+        );
+        assert_eq!(chosen.of_now(&wanted(), &paths), None);
+        let now = chosen.doubts;
+        assert!(chosen.unchanged(&wanted(), looked.as_ref(), now).is_some());
+        assert!(chosen.of_now(&wanted(), &paths).is_some());
+        assert_eq!(chosen.unchanged(&wanted(), None, now), None);
     }
 }
