@@ -15,7 +15,7 @@ from writing import environment
 
 from offsetlog import Log, LogDir, OffsetOutOfRangeError
 
-ROUNDS = 25
+ROUNDS = 15
 # From 5 to 45, all readable from 25 on, and back.
 CUT, START, END = 5, 25, 45
 WRITER = """

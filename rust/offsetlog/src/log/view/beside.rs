@@ -62,9 +62,15 @@ impl View {
     /// truncated the log and not yet stored the lower start. Waits until the files change, at most [`WRITER_WAIT`].
     pub(in crate::log) fn ends_below_start_for_now(&self) -> bool {
         // What a writer of this process has published is no guess.
-        let is_below = self.directory.ends.is_none()
-            && self.check_bounds().is_err()
-            && matches!(self.end(), Ok(end) if end.log_end_offset < self.log_start_offset);
+        let may_be_below = self.directory.ends.is_none()
+            && self
+                .base_offsets
+                .last()
+                .is_some_and(|&last| last < self.log_start_offset);
+        let is_below = may_be_below
+            && self
+                .end()
+                .is_ok_and(|end| end.log_end_offset < self.log_start_offset);
         is_below && self.changes_soon()
     }
 
