@@ -18,6 +18,8 @@ from offsetlog import Log, LogDir, OffsetOutOfRangeError
 ROUNDS = 15
 # From 5 to 45, all readable from 25 on, and back.
 CUT, START, END = 5, 25, 45
+# In the batch that begins at 5: the records end there, and the log here.
+INSIDE = 7
 WRITER = """
 import sys
 from offsetlog import Log, LogConfig, LogDir
@@ -40,12 +42,15 @@ for _ in range(rounds):
     log.delete_records_before(25)
     if verb == "starts again":
         log.truncate_fully_and_start_at(5)
+    elif verb == "inside a batch":
+        log.truncate_to(7)
+        log.truncate_to(5)
     else:
         log.truncate_to(5)
 """
 
 
-@pytest.mark.parametrize("verb", ["in one segment", "over segments", "starts again"])
+@pytest.mark.parametrize("verb", ["in one segment", "over segments", "starts again", "inside a batch"])
 @pytest.mark.parametrize("where", ["t-0", "logs"])
 def test_nobody_sees_it_empty_at_its_old_start(tmp_path: Path, where: str, verb: str) -> None:
     place = tmp_path / where
@@ -53,7 +58,7 @@ def test_nobody_sees_it_empty_at_its_old_start(tmp_path: Path, where: str, verb:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "begun\n"
-        ends = {CUT, END, END + 2} if verb == "over segments" else {CUT, END}
+        ends = {CUT, END} | {"over segments": {END + 2}, "inside a batch": {INSIDE}}.get(verb, set())
         with Log.open(place if where == "t-0" else place / "t-0") as log:
             while writer.poll() is None:
                 assert log.log_end_offset in ends

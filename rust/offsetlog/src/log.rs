@@ -93,6 +93,8 @@ pub(crate) use view::View;
 
 /// How often a call is repeated because files changed while it read them.
 const LOOKS_MAX: u32 = 8;
+/// The same while a writer in another process truncates its log again and again: of what it has left alone for a while.
+const LOOKS_BETWEEN_MAX: u32 = 100;
 /// How long to wait for the file system's clock, whose ticks may be longer than the time between two changes.
 const RACY_WAIT: std::time::Duration = std::time::Duration::from_millis(21);
 
@@ -350,13 +352,21 @@ impl Log {
         mut view: Arc<View>,
         mut work: impl FnMut(&View) -> Result<T>,
     ) -> Result<(Arc<View>, T)> {
-        for _ in 0..LOOKS_MAX {
+        let mut looks = 0;
+        loop {
             match work(&view) {
-                Err(error) => view = self.view_after(&view, error)?,
                 Ok(done) => return Ok((view, done)),
+                Err(error) => {
+                    let is_last = looks >= LOOKS_MAX
+                        && (looks >= LOOKS_BETWEEN_MAX || !view.is_between_states(&error));
+                    if is_last {
+                        return Err(error);
+                    }
+                    view = self.view_after(&view, error)?;
+                }
             }
+            looks += 1;
         }
-        work(&view).map(|done| (view, done))
     }
 
     /// Answers from the directory as it is now. For work that reads only what the view holds: its bounds.

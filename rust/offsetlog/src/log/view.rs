@@ -486,7 +486,7 @@ impl View {
         // a torn tail this does not apply: the torn bytes may have been a batch with records after the start.
         if end.log_end_offset < self.log_start_offset
             && end.torn.is_none()
-            && (self.start_is_ours || self.is_empty_at_start(end.log_end_offset)?)
+            && (self.start_is_ours || self.is_empty_at_start()?)
         {
             end.log_end_offset = self.log_start_offset;
         }
@@ -540,7 +540,7 @@ impl View {
 
     fn find_end(&self) -> Result<End> {
         let Some(active) = &self.active else {
-            self.is_empty_at_start(self.log_start_offset - 1)?;
+            self.is_empty_at_start()?;
             return Ok(End {
                 log_end_offset: self.log_start_offset,
                 leader_epoch: -1,

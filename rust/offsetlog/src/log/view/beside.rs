@@ -34,21 +34,24 @@ impl View {
         }
     }
 
-    /// Whether a log whose records end at `end`, below its start, is empty at its start: a writer in another process goes on there after a
-    /// truncation inside a batch. It is not if that writer is truncating it below its start, or has done so since this view was taken.
+    /// Whether a log whose records end below its start is empty at its start: a writer in another process goes on there after a truncation
+    /// inside a batch. It is not if that writer is truncating it below its start, or has done so since this view was taken.
     ///
     /// Fails if the view may be of two states, so that a newer one is taken.
-    pub(super) fn is_empty_at_start(&self, end: i64) -> Result<bool> {
+    pub(super) fn is_empty_at_start(&self) -> Result<bool> {
         if !self.is_held() {
             return Ok(false);
         }
         if self.directory.ends.is_some() {
             return Ok(true);
         }
-        // Read anew: it says so before the first byte goes, and not any more when the lower start is stored.
+        // Read anew: it says so before the first byte goes. When that note goes, it has the lower start, which a log dir's checkpoint gets
+        // later.
         let path = self.directory.path.join(STATE_FILE);
         let state = read_state(self.directory.disk.as_ref(), &path, &mut Vec::new())?;
-        let is_cut = state.is_some_and(|state| state.cutting.is_some() || state.log_start <= end);
+        let is_cut = state.is_some_and(|state| {
+            state.cutting.is_some() || state.log_start < self.log_start_offset
+        });
         let is_settled = !self.is_racy && self.is_undisturbed();
         // Without a segment it is about to begin again.
         if !is_settled || (is_cut && self.active.is_none() && self.changes_soon()) {
@@ -56,6 +59,14 @@ impl View {
             return Err(Error::io(IoCall::Open, &self.directory.path, missing));
         }
         Ok(!is_cut)
+    }
+
+    /// Whether this is the error of [`is_empty_at_start`](Self::is_empty_at_start): a writer that is at work again and again leaves its files
+    /// alone in between.
+    pub(in crate::log) fn is_between_states(&self, error: &Error) -> bool {
+        error.is_missing_file()
+            && error.path() == Some(self.directory.path.as_path())
+            && self.is_held()
     }
 
     /// Whether the log seems to end below its start only because a writer is at work: it is writing the batch at the end, or has
