@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -146,6 +146,53 @@ def test_the_gap_of_a_truncation_inside_a_batch_is_gone_when_the_log_is_opened_a
         with Log.open(path, "a") as again:
             assert again.append_records([b"new"] * 6).base_offset == 5
             assert cut_of(followed) == 5
+
+
+def after_a_gap(path: Path) -> tuple[WritableLog, Callable[[], list[int] | None]]:
+    """A log with records below 40 that ends at 50, and a follower that knows it; what that has got since it was asked last."""
+    writer = Log.open(path, "a")
+    writer.append_records([b"x"] * 40)
+    writer.append_records([b"cut"] * 20)
+    writer.truncate_to(50)
+    followed = Log.open(path).scan()._native().follow(1)  # noqa: SLF001  # one look at a time
+
+    def got() -> list[int] | None:
+        records = followed.next(0)
+        return None if records is None else [record.offset for record in records]
+
+    assert got() == list(range(40))
+    assert got() is None
+    return writer, got
+
+
+def test_retention_takes_a_gap_at_the_end(tmp_path: Path) -> None:
+    """Nothing is gone that was to be returned."""
+    writer, got = after_a_gap(tmp_path / "t-0")
+    with writer:
+        writer.delete_records_before(50)
+        assert got() is None
+        writer.append(b"new")
+        assert got() == [50]
+
+
+def test_retention_takes_records_behind_a_gap(tmp_path: Path) -> None:
+    writer, got = after_a_gap(tmp_path / "t-0")
+    with writer:
+        writer.append_records([b"new"] * 10)
+        writer.delete_records_before(55)
+        with pytest.raises(OffsetOutOfRangeError):
+            got()
+
+
+def test_retention_takes_records_that_came_in_place_of_a_gap(tmp_path: Path) -> None:
+    writer, got = after_a_gap(tmp_path / "t-0")
+    writer.close()
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        assert writer.append_records([b"new"] * 11) is not None
+        assert writer.log_end_offset == 51
+        writer.delete_records_before(50)
+        with pytest.raises(OffsetOutOfRangeError):
+            got()
 
 
 def test_another_directory_has_the_name(tmp_path: Path) -> None:

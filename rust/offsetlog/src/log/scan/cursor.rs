@@ -77,7 +77,11 @@ impl Cursor {
     ) -> Result<Self> {
         let log = range.log;
         let is_committed = filter.isolation == Isolation::ReadCommitted;
-        let (view, may_be_old) = newer_view::first(&log, range.start, range.stop, is_committed)?;
+        let wanted = match (&progress, range.start) {
+            (Some(progress), Some(start)) => Some(progress.start_of(&log, start)?),
+            (_, start) => start,
+        };
+        let (view, may_be_old) = newer_view::first(&log, wanted, range.stop, is_committed)?;
         let (view, stable) = if is_committed {
             match log.in_view(Arc::clone(&view), |view| log.last_stable_offset_of(view)) {
                 Ok((view, last_stable_offset)) => (view, Ok(last_stable_offset)),
@@ -90,9 +94,8 @@ impl Cursor {
             (view, Ok(i64::MAX))
         };
         // The log may have lost its start or its end since: nothing is left out without a word.
-        let start = match log.checked_start(&view, range.start) {
-            Err(error) if bad.notes() && error.is_corruption() => range
-                .start
+        let start = match log.checked_start(&view, wanted) {
+            Err(error) if bad.notes() && error.is_corruption() => wanted
                 .unwrap_or(view.log_start_offset)
                 .max(view.log_start_offset),
             checked => checked?,

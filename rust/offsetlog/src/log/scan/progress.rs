@@ -112,6 +112,17 @@ impl Progress {
         self.next().max(self.empty_to.load(Ordering::Acquire))
     }
 
+    /// Where to read on from `start`: where the log starts, if retention moved that into a gap, or behind one, that begins at `start`.
+    pub(super) fn start_of(&self, log: &Log, start: i64) -> Result<i64> {
+        if self.unread() <= start {
+            return Ok(start);
+        }
+        // In this order: what was a gap until now was one when the log was made to start there.
+        let log_start = log.log_start_offset()?;
+        self.look(log)?;
+        Ok(log_start.min(self.unread()).max(start))
+    }
+
     /// What was returned stays returned: with `read_committed`, a truncation can move the stop of a range below it.
     fn raise(&self, next: i64) {
         self.next.fetch_max(next, Ordering::AcqRel);
