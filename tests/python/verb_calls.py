@@ -43,7 +43,7 @@ def made(root: Path) -> Path:
             "old": {"retention.ms": 1000},
             "keys": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.0},
             "torn": {},
-            "gone": {"file.delete.delay.ms": 0},
+            "gone": {},
             "txn": {},
         }
         for name, more in topics.items():
@@ -56,6 +56,9 @@ def made(root: Path) -> Path:
                     log.roll()
         log_dir.log("txn", 0).append_batches(batch(0, [(b"k", b"v")], attributes=0x10, producer_id=TRANSACTION, base_sequence=0))
         log_dir.delete_topic("gone")
+    # Its delay has passed, which is the log dir's and not its own; else it could be removed only where the tests before took a minute.
+    (due,) = root.glob("logs/gone-*-delete/.offsetlog.delete")
+    due.write_text("1\n")
     damaged = root / "logs/torn-0" / f"{2:020}.log"
     data = bytearray(damaged.read_bytes())
     data[100] ^= 1
