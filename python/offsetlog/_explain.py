@@ -11,8 +11,8 @@ from offsetlog._times import to_datetime
 
 if TYPE_CHECKING:
     from offsetlog._log import Log
-    from offsetlog._log_dir import Part
     from offsetlog._options import CheckedScan
+    from offsetlog._part import Part
     from offsetlog._scan import Ranges
 
 DEFAULT_COLUMNS = COLUMNS[:8]

@@ -41,6 +41,7 @@ from offsetlog._options import (
     path_text,
     refuse,
 )
+from offsetlog._part import Part
 from offsetlog._scan import Scan
 from offsetlog._times import optional_millis
 from offsetlog._topics import Config, Partitioner, Topics, checked_partitioner, topic_name
@@ -916,30 +917,6 @@ class WritableLogDir(Topics, LogDir):
         log = super().log(topic, partition)
         assert isinstance(log, WritableLog)  # noqa: S101  # as `_log` makes them here
         return log
-
-
-class Part:
-    """A partition of a log dir in a scan over many: opened when it is its turn."""
-
-    __slots__ = ("_log_dir", "_required", "partition", "topic")
-
-    def __init__(self, log_dir: LogDir, key: TopicPartition, *, required: bool) -> None:
-        self._log_dir = log_dir
-        self._required = required
-        self.topic, self.partition = key
-
-    def _engine(self) -> _offsetlog.Later:
-        return self._log_dir._later((self.topic, self.partition), required=self._required)  # noqa: SLF001  # same package
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a log's
-        return getattr(self._log_dir.log(self.topic, self.partition), name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_part_of, (self._log_dir, (self.topic, self.partition), self._required))
-
-
-def _part_of(log_dir: LogDir, key: tuple[str, int], required: bool) -> Part:
-    return Part(log_dir, TopicPartition(*key), required=required)
 
 
 def _reopened(paths: tuple[str, ...], options: OpenOptions) -> LogDir:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from offsetlog._log import Log
-    from offsetlog._log_dir import Part
     from offsetlog._offsetlog import Record
+    from offsetlog._part import Part
     from offsetlog._values import Split
 
     Ranges = tuple[tuple[Log | Part, int | None, int | None], ...]
