@@ -11,7 +11,7 @@ use crate::segment::{OpenSegment, Segment};
 use std::sync::{Arc, PoisonError};
 
 /// How much more than the size of the batch before a look-up reads, so that a slightly larger one needs no second read.
-const SPARE_BYTES: usize = 1024;
+const SPARE_BYTES: usize = 256;
 
 /// A result and the segment that holds it.
 type FoundIn = (OffsetAndTimestamp, Arc<OpenSegment>);

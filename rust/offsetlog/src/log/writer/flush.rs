@@ -17,6 +17,7 @@ use crate::segment::{Directory, segment_path};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -107,6 +108,8 @@ pub(crate) struct Flusher(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<Queue>,
+    /// Whether a sync has failed: each append asks, without the lock.
+    has_failed: AtomicBool,
     changed: Condvar,
     commits: Commits,
 }
@@ -164,7 +167,7 @@ impl Flusher {
     fn stop_leading(&self, failed: Option<&Error>) {
         let mut queue = self.0.lock();
         if let Some(error) = failed {
-            queue.failed.get_or_insert_with(|| error.to_string());
+            self.0.fail(&mut queue, error);
         }
         let has_failed = queue.failed.is_some();
         drop(queue);
@@ -177,6 +180,9 @@ impl Flusher {
 
     /// Fails with the first error of a sync: after it, nobody knows which pages reached the disk.
     pub(super) fn check(&self, path: &Path) -> Result<()> {
+        if !self.0.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match &self.0.lock().failed {
             Some(first) => Err(Error::new(ErrorKind::Poisoned {
                 first: first.clone(),
@@ -246,6 +252,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Keeps the first error of a sync.
+    fn fail(&self, queue: &mut Queue, error: &Error) {
+        queue.failed.get_or_insert_with(|| error.to_string());
+        self.has_failed.store(true, Ordering::Release);
+    }
+
     fn work(&self) {
         loop {
             let job = {
@@ -264,7 +276,7 @@ impl Shared {
             };
             let Some(job) = job else { return };
             if let Err(error) = job.run() {
-                self.lock().failed.get_or_insert_with(|| error.to_string());
+                self.fail(&mut self.lock(), &error);
             }
         }
     }

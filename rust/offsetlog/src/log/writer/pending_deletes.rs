@@ -52,6 +52,10 @@ impl PartitionWriter {
     /// Deletes the files whose delay is over and returns their paths. A file that cannot be deleted now is deleted at the next
     /// opening.
     pub(crate) fn delete_due(&mut self, now: i64) -> Vec<PathBuf> {
+        // Each append asks.
+        if self.segments.pending_deletes.is_empty() {
+            return Vec::new();
+        }
         let disk = Arc::clone(&self.directory.disk);
         let is_due = |(due, _): &mut (i64, PathBuf)| *due <= now;
         let due = self.segments.pending_deletes.extract_if(.., is_due);
