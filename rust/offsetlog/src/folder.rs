@@ -370,12 +370,13 @@ fn is_partition_name(name: &str) -> bool {
     DirectoryName::parse(name).is_ok_and(|name| name.state == DirectoryState::Live)
 }
 
-/// Whether nothing is there, where a file may stand for a folder on the way.
+/// Whether nothing is there, where a file may stand for a folder on the way. A symbolic link that leads to itself is like one that leads
+/// nowhere.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
+    ) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
 /// Whether something stands at `path`. What cannot be looked at is not taken for absent.

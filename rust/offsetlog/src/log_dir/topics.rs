@@ -191,9 +191,16 @@ impl LogDir {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io(IoCall::Stat, &path, error)),
                 Ok(_) => {
-                    let reason = format!(
-                        "topic {topic:?} is there already, made by another program since this one opened the log dir"
-                    );
+                    // `list` fails for what is no directory.
+                    let reason = if self.disk().list(&path).is_err() {
+                        format!(
+                            "partition {partition} of topic {topic:?} cannot be made: what stands there is no directory that can be read"
+                        )
+                    } else {
+                        format!(
+                            "topic {topic:?} is there already, made by another program since this one opened the log dir"
+                        )
+                    };
                     return Err(Error::log_dir(&path, reason));
                 }
             }
