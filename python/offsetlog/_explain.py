@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from offsetlog._offsetlog import COLUMNS
+from offsetlog._part import Part
 from offsetlog._text import counted
 from offsetlog._times import to_datetime
+from offsetlog.errors import CorruptionError, LogDirError
 
 if TYPE_CHECKING:
     from offsetlog._log import Log
     from offsetlog._options import CheckedScan
-    from offsetlog._part import Part
     from offsetlog._scan import Ranges
 
 DEFAULT_COLUMNS = COLUMNS[:8]
@@ -23,7 +24,7 @@ def explained(ranges: Ranges, options: CheckedScan) -> str:
     partitions = len({(log.topic, log.partition) for log, _, _ in ranges})
     lines = [f"scan of {counted(partitions, 'partition')}"]
     if options.offsets is None:
-        lines += [f"  {_range(log, start, stop, options)}" for log, start, stop in ranges]
+        lines += [f"  {_readable(log, start, stop, options)}" for log, start, stop in ranges]
     else:
         look_ups = counted(len(options.offsets), "look-up")
         lines += [f"  {log.topic}-{log.partition}: {look_ups} by offset" for log, _, _ in ranges]
@@ -34,6 +35,16 @@ def explained(ranges: Ranges, options: CheckedScan) -> str:
     lines.append(f"columns: {', '.join(options.columns or DEFAULT_COLUMNS)}")
     lines.append(f"checksums: {'verified' if options.verify_checksums else 'not verified'}")
     return "\n".join(lines)
+
+
+def _readable(log: Log | Part, start: int | None, stop: int | None, options: CheckedScan) -> str:
+    """Of several partitions one that cannot be read hides no other."""
+    try:
+        return _range(log, start, stop, options)
+    except (CorruptionError, LogDirError) as error:
+        if not isinstance(log, Part):
+            raise
+        return f"{log.topic}-{log.partition}: cannot be read: {error}"
 
 
 def _range(log: Log | Part, start: int | None, stop: int | None, options: CheckedScan) -> str:

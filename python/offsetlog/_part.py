@@ -25,6 +25,9 @@ class Part:
         return self._log_dir._later((self.topic, self.partition), required=self._required)  # noqa: SLF001  # same package
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a log's
+        if name.startswith("__"):
+            # `copy` and others look for them; they open nothing.
+            raise AttributeError(name)
         return getattr(self._log_dir.log(self.topic, self.partition), name)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from offsetlog import _offsetlog
@@ -212,21 +211,24 @@ class Scan:
         systems and systems that tell nothing. The interpreter is free meanwhile, and Ctrl-C wakes it. Of several partitions those that
         have something are read in their order.
 
+        When `timeout_ms` has passed the loop ends, but not the iterator: the next loop over it goes on where that one was. So it
+        does after an ``OffsetOutOfRangeError``, at the offset that the error names. Any other error ends it.
+
         The filters of the scan hold; ``stop`` and ``limit`` end it. With ``read_committed`` records come when their transaction has
         ended. What cannot be read goes by ``on_corrupt``, and :attr:`report` lists it for all that was read.
 
         Parameters
         ----------
         timeout_ms
-            End when nothing was appended for so long; ``None`` waits for ever.
+            End the loop when nothing was appended for so long; ``None`` waits for ever.
         poll_interval_ms
             How often to look without being told.
 
         Raises
         ------
         OffsetOutOfRangeError
-            A log was cut below what was read: drop what you have from its ``log_end_offset`` on, follow from there, and you have
-            each record once, unless it was cut again before you did. Or retention deleted what comes next: follow from
+            A log was cut below what was read: drop what you have from the error's ``log_end_offset`` on and read on from the same
+            iterator, which goes on there, and you have each record once. Or retention deleted what comes next: it goes on at
             ``log_start_offset``.
         FileNotFoundError
             A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
@@ -235,10 +237,20 @@ class Scan:
 
         Examples
         --------
-        >>> from offsetlog import Log
+        >>> from offsetlog import Log, OffsetOutOfRangeError
         >>> with Log.open("tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0") as log:
         ...     [record.offset for record in log.scan(197).follow(timeout_ms=10)]
         [197, 198, 199]
+
+        >>> def keep(store, records):  # a copy of the log that stays one, also when it is cut
+        ...     while True:
+        ...         try:
+        ...             for record in records:
+        ...                 store[record.offset] = record.value
+        ...             return
+        ...         except OffsetOutOfRangeError as error:
+        ...             for offset in [offset for offset in store if offset >= error.log_end_offset]:
+        ...                 del store[offset]
         """
         if self._options.offsets is not None:
             refuse("offsets", "", "are all there is to a take: only a scan can be followed")
@@ -248,13 +260,7 @@ class Scan:
                 raise TypeError(message)
             if value is not None and not 0 <= value < 1 << 63:
                 refuse(name, value, f"must be 0 or more, found {value}")
-        records = self._followed(self._native(raises_last=False).follow(poll_interval_ms), timeout_ms)
-        return records if self._options.limit is None else islice(records, self._options.limit)
-
-    @staticmethod
-    def _followed(follow: _offsetlog.Follow, timeout_ms: int | None) -> Iterator[Record]:
-        while (records := follow.next(timeout_ms)) is not None:
-            yield from records
+        return self._native(raises_last=False).follow(poll_interval_ms, timeout_ms)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a new Arrow stream of this scan as a PyCapsule.

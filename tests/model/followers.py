@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """It cannot go on: the error, and the offset to continue from, if the error has one."""
+    """An error comes: with the offset at which the follower goes on, if it names one that can be known."""
 
     error: str
     log_end_offset: int | None
@@ -71,7 +71,8 @@ class Followers:
             if held is None
             else expected(held, key[2], states, verbs, is_told=is_told)
         )
-        options = {"start": start, "isolation_level": key[2]}
+        # One that met an error is gone where nobody can say how it goes on.
+        options = {"start": start, "isolation_level": key[2], "anew": held is None}
         if isinstance(wanted, Lost):
             return {**options, "count": TO_THE_ERROR}
         if wanted is None or not wanted.rows:
@@ -109,7 +110,11 @@ class Followers:
             is_gone = wanted.error == "FileNotFoundError"
             is_rest = is_rest_of(held, found, key[2], states, is_told=is_told, is_gone=is_gone)
             known = error is not None and (wanted.log_end_offset is None or error[2] == wanted.log_end_offset)
-            return is_rest and known and error[1] == wanted.error, wanted
+            is_right = is_rest and known and error[1] == wanted.error
+            if is_right and wanted.log_end_offset is not None:
+                # What is cut from now on is told beside it.
+                self.held[key] = Held(at, wanted.log_end_offset, wanted.log_end_offset, at)
+            return is_right, wanted
         rows = wanted.rows[: options["count"]]
         seen = _seen(states[-1], is_told=is_told)
         looked_at = seen.stable if key[2] == "read_committed" else seen.end

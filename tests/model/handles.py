@@ -350,10 +350,11 @@ class Site:
         aborted = sorted((one.producer_id, one.first_offset) for one in found.aborted)
         return (found.records, found.high_watermark, found.last_stable_offset, found.log_start_offset, aborted)
 
-    def _ask_pull(self, log: Log, name: str, start: int, isolation_level: Any, count: int) -> Any:
+    def _ask_pull(self, log: Log, name: str, start: int, isolation_level: Any, count: int, anew: bool) -> Any:
         key = name, isolation_level
-        if not count:
+        if anew or not count:
             self.followers.pop(key, None)
+        if not count:
             return ([], None)
         if key not in self.followers:
             self.followers[key] = log.scan(start, isolation_level=isolation_level).follow(timeout_ms=2000, poll_interval_ms=10)
@@ -364,7 +365,6 @@ class Site:
                 if len(found) == count:
                     break
         except (OffsetLogError, OSError) as error:
-            del self.followers[key]
             return (found, ("error", type(error).__name__, getattr(error, "log_end_offset", None)))
         # What `follow` was told of is seen by every question that comes behind.
         end = log.log_end_offset

@@ -6,17 +6,18 @@ to return, and then named an offset before them.
 
 from __future__ import annotations
 
+import itertools
 import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from writing import environment, python
 
-from offsetlog import Log, LogConfig, OffsetOutOfRangeError, WritableLog
+from offsetlog import CorruptionError, Log, LogConfig, LogDir, OffsetOutOfRangeError, Record, Scan, Split, WritableLog
 from offsetlog._options import IsolationLevel
 
 # Some batches in a segment; and more bytes in one than are read or decoded ahead.
@@ -38,11 +39,16 @@ for line in sys.stdin:
 
 
 class Tail:
-    """A program that follows a log and goes on where an error says that it was cut."""
+    """A program that follows a log and goes on where an error says that it was cut: with the same iterator, or with a new one.
 
-    def __init__(self, log: Log, isolation: IsolationLevel) -> None:
+    Between the error and its next record the log may be changed again, which only the same iterator can know.
+    """
+
+    def __init__(self, log: Log, isolation: IsolationLevel, *, is_same: bool, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.log = log
         self.isolation = isolation
+        self.is_same = is_same
+        self.meanwhile = meanwhile
         self.has: dict[int, bytes] = {}
         self.cuts = 0
         self.begin(0)
@@ -59,8 +65,9 @@ class Tail:
                 self.go_on(error)
                 continue
             if record is None:
-                # Nothing came in time, which has ended it.
-                self.begin(max(self.has, default=-1) + 1)
+                # Nothing came in time.
+                if not self.is_same:
+                    self.begin(max(self.has, default=-1) + 1)
                 return False
             assert record.offset not in self.has
             self.has[record.offset] = record.value or b""
@@ -74,7 +81,10 @@ class Tail:
         again = [offset for offset, value in self.has.items() if offset >= cut and there.get(offset) == value]
         assert not again, f"going on at {cut} returns {again} again"
         self.has = {offset: value for offset, value in self.has.items() if offset < cut}
-        self.begin(cut)
+        if self.is_same:
+            self.meanwhile()
+        else:
+            self.begin(cut)
 
     def end(self) -> None:
         """Read all; what was read is what is there."""
@@ -125,14 +135,22 @@ def test_in_the_process_that_truncates(tmp_path: Path, whose: str, size: str, is
         append(first, chance, 10, value_bytes)
         if whose == "writers that come and go":
             first.close()
-        tail = Tail(first if whose == "the writer" else reader, isolation)
-        for _ in range(60):
-            tail.read(chance.choice([0, 1, 2, 5, 20, 200]))
+
+        def changes() -> None:
             if whose == "writers that come and go":
                 with Log.open(path, "a", config=config) as writer:
                     change(writer, chance, value_bytes)
             else:
                 change(first, chance, value_bytes)
+
+        def meanwhile() -> None:
+            if chance.random() < 0.3:
+                changes()
+
+        tail = Tail(first if whose == "the writer" else reader, isolation, is_same=seed % 2 == 0, meanwhile=meanwhile)
+        for _ in range(60):
+            tail.read(chance.choice([0, 1, 2, 5, 20, 200]))
+            changes()
         tail.end()
         assert tail.cuts
 
@@ -149,12 +167,21 @@ def test_another_leader_in_another_process(tmp_path: Path, size: str, isolation:
     with Log.open(path, "a", config=config) as writer:
         append(writer, chance, 10, value_bytes)
     with Log.open(path) as reader, other_process(path, value_bytes) as told:
-        tail = Tail(reader, isolation)
-        for epoch in range(1, 40):
-            tail.read(chance.choice([0, 1, 2, 5, 20, 200]))
+        epochs = itertools.count(1)
+
+        def changes() -> None:
             # A broker truncates between batches.
             borders = [batch.base_offset for batch in reader.batches()][-5:] or [reader.log_end_offset]
-            told(chance.choice(borders), epoch, chance.choice([0, 1, 3, 8]))
+            told(chance.choice(borders), next(epochs), chance.choice([0, 1, 3, 8]))
+
+        def meanwhile() -> None:
+            if chance.random() < 0.3:
+                changes()
+
+        tail = Tail(reader, isolation, is_same=seed % 2 == 0, meanwhile=meanwhile)
+        for _ in range(40):
+            tail.read(chance.choice([0, 1, 2, 5, 20, 200]))
+            changes()
         tail.end()
         assert tail.cuts
 
@@ -213,3 +240,222 @@ with Log.open(path, "a") as again:
 def test_a_truncation_that_failed_half_way(tmp_path: Path) -> None:
     """The records are gone, the leader epochs could not be written; who opens the log next writes in the place of what was read."""
     assert python(FAILED, tmp_path / "t-0").split() == ["OSError", "5", "5"]
+
+
+@pytest.mark.parametrize("whose", ["the writer", "a reader", "a later writer", "another process"])
+def test_a_truncation_between_the_error_and_the_next_record(tmp_path: Path, whose: str) -> None:
+    """A new follower cannot know it; the same one does, and says so before it returns a record."""
+    path = tmp_path / "t-0"
+    with ExitStack() as stack:
+        writer = stack.enter_context(Log.open(path, "a"))
+        for number in range(100):
+            writer.append(b"old %d" % number)
+        log = writer if whose == "the writer" else stack.enter_context(Log.open(path))
+        if whose == "another process":
+            writer.close()
+            told = stack.enter_context(other_process(path, 10))
+
+        def cut(offset: int, epoch: int) -> None:
+            """Cut it, and append more than was there."""
+            nonlocal writer
+            if whose == "another process":
+                told(offset, epoch, 100)
+                return
+            if whose == "a later writer":
+                writer.close()
+                writer = stack.enter_context(Log.open(path, "a"))
+            writer.truncate_to(offset)
+            append(writer, random.Random(epoch), 100, 10)
+
+        followed = log.scan().follow(timeout_ms=0)
+        has = {record.offset: record.value for record in followed}
+        assert list(has) == list(range(100))
+        for epoch, offset in enumerate((70, 40, 40, 20, 0), 1):
+            cut(offset, epoch)
+            with pytest.raises(OffsetOutOfRangeError) as caught:
+                next(followed)
+            # The second time nothing that it has from there on is gone.
+            assert caught.value.log_end_offset == offset
+            has = {offset: value for offset, value in has.items() if offset < caught.value.log_end_offset}
+            if epoch == 2:
+                has |= {record.offset: record.value for record in followed}
+        cut(10, 9)
+        has |= {record.offset: record.value for record in followed}
+        assert has == {record.offset: record.value for record in log.scan()}
+
+
+def test_it_goes_on_when_its_time_has_passed(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        followed = writer.scan().follow(timeout_ms=0)
+        assert list(followed) == []
+        for number in range(5):
+            writer.append(b"%d" % number)
+        assert [record.offset for record in followed] == [0, 1, 2, 3, 4]
+        assert list(followed) == []
+        # Also over what only one that was there before can know.
+        writer.truncate_to(3)
+        for number in range(5):
+            writer.append(b"new %d" % number)
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            next(followed)
+        assert caught.value.log_end_offset == 3
+        assert [(record.offset, record.value) for record in followed] == [(3 + number, b"new %d" % number) for number in range(5)]
+
+
+def test_it_goes_on_behind_what_retention_deleted(tmp_path: Path) -> None:
+    """It names the new start once, and every other partition is returned whole."""
+    with LogDir.open(tmp_path, "a") as log_dir:
+        log_dir.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            for number in range(20):
+                log_dir.append("t", b"%d" % number, partition=partition)
+        followed = log_dir.scan().follow(timeout_ms=0)
+        has = [next(followed)]
+        log_dir.log("t", 0).delete_records_before(0)
+        before = log_dir.log("t", 0)
+        has += followed
+        for partition in (0, 1):
+            for number in range(20):
+                log_dir.append("t", b"%d" % number, partition=partition)
+        before.delete_records_before(30)
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            has += followed
+        assert caught.value.log_start_offset == 30
+        has += followed
+        assert sorted((record.partition, record.offset) for record in has) == [
+            *[(0, offset) for offset in (*range(20), *range(30, 40))],
+            *[(1, offset) for offset in range(40)],
+        ]
+
+
+def test_a_limit_counts_over_all_that_it_goes_on_over(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        for number in range(5):
+            writer.append(b"%d" % number)
+        followed = writer.scan(limit=7).follow(timeout_ms=0)
+        assert len(list(followed)) == 5
+        writer.truncate_to(4)
+        for number in range(5):
+            writer.append(b"%d" % number)
+        with pytest.raises(OffsetOutOfRangeError):
+            next(followed)
+        assert [record.offset for record in followed] == [4, 5]
+        assert list(followed) == []
+
+
+def test_any_other_error_ends_it(tmp_path: Path) -> None:
+    """Records behind damage are not returned as if nothing were missing."""
+    path = tmp_path / "t-0"
+    with Log.open(path, "a") as writer:
+        for number in range(5):
+            writer.append(b"%d" % number)
+        size = writer.size_bytes
+        writer.roll()
+        writer.append(b"behind")
+    file = path / f"{0:020}.log"
+    data = bytearray(file.read_bytes())
+    data[size // 2] ^= 1
+    file.write_bytes(data)
+    with Log.open(path) as log:
+        followed = log.scan().follow(timeout_ms=0)
+        with pytest.raises(CorruptionError):
+            list(followed)
+        assert list(followed) == []
+
+
+def test_a_log_that_was_shorter_and_has_grown_again(tmp_path: Path) -> None:
+    """Its scan found the log shorter; the program came to that when another process had written there again, in the same leader epoch."""
+    path = tmp_path / "t-0"
+    with Log.open(path, "a", config=LogConfig.from_dict({"internal.segment.bytes": 400})) as writer:
+        for number in range(50):
+            writer.append(b"%d" % number, leader_epoch=1)
+    with Log.open(path) as reader, other_process(path, 10) as told:
+        followed = reader.scan().follow(timeout_ms=0)
+        # What comes is decoded ahead, some at a time: the next piece comes to where a segment is gone.
+        has = {record.offset: record.value for record in itertools.islice(followed, 21)}
+        assert list(has) == list(range(21))
+        told(15, 1, 0)
+        record = next(followed)
+        assert (record.offset, record.value) == (21, b"21")
+        told(15, 1, 100)
+        rest: list[Record] = []
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            rest.extend(followed)
+        assert all(record.value == b"%d" % record.offset for record in rest)
+        assert caught.value.log_end_offset == 15
+        has = {offset: value for offset, value in has.items() if offset < 15}
+        has |= {record.offset: record.value for record in followed}
+        assert has == {record.offset: record.value for record in reader.scan()}
+
+
+@pytest.mark.parametrize("end", ["stop", "limit"])
+def test_a_truncation_of_what_was_decoded_ahead_of_the_last_record(tmp_path: Path, end: str) -> None:
+    """All that is wanted was read when the log was truncated: the program is told when it comes to the end."""
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        for number in range(10):
+            writer.append(b"old %d" % number)
+        scan = writer.scan(stop=10) if end == "stop" else writer.scan(limit=10)
+        followed = scan.follow(timeout_ms=0)
+        has = {record.offset: record.value for record in itertools.islice(followed, 6)}
+        writer.truncate_to(3)
+        for number in range(10):
+            writer.append(b"new %d" % number)
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            has |= {record.offset: record.value for record in followed}
+        assert caught.value.log_end_offset == 3
+        has = {offset: value for offset, value in has.items() if offset < 3}
+        has |= {record.offset: record.value for record in followed}
+        if end == "stop":
+            assert has == {record.offset: record.value for record in writer.scan(stop=10)}
+        assert list(followed) == []
+
+
+def test_several_ranges_of_a_log(tmp_path: Path) -> None:
+    """A truncation below all of them makes none return what is another's."""
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        for number in range(100):
+            writer.append(b"old %d" % number)
+        path = str(tmp_path / "t-0")
+        splits = [Split(path, "t", 0, start, start + 50, 1) for start in (0, 50)]
+        followed = Scan.over(splits).follow(timeout_ms=0)
+        has = {}
+        cuts = []
+        for cut in (30, 70, 10):
+            for record in itertools.islice(followed, 36):
+                assert record.offset not in has
+                has[record.offset] = record.value
+            writer.truncate_to(cut)
+            for number in range(cut, 120):
+                writer.append(b"new %d %d" % (cut, number))
+            for _ in range(100):
+                try:
+                    for record in followed:
+                        assert record.offset not in has, (cut, record.offset)
+                        has[record.offset] = record.value
+                    break
+                except OffsetOutOfRangeError as error:
+                    cut_at = error.log_end_offset
+                    assert cut_at is not None
+                    cuts.append(cut_at)
+                    has = {offset: value for offset, value in has.items() if offset < cut_at}
+            assert has == {record.offset: record.value for record in writer.scan(stop=100)}
+        assert set(cuts) == {30, 70, 10}
+
+
+def test_an_interrupt_in_place_of_the_error_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program was not told of the truncation, so nothing goes on."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        writer.append(b"old")
+        followed = writer.scan().follow(timeout_ms=0)
+        assert [record.offset for record in followed] == [0]
+        writer.truncate_to(0)
+        writer.append(b"new")
+        with monkeypatch.context() as patched:
+            patched.setattr(OffsetOutOfRangeError, "__init__", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(followed)
+        assert list(followed) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from collections.abc import Iterator
@@ -214,7 +215,12 @@ def scans_others(log_dir: LogDir, damaged: TopicPartition) -> None:
     """However a scan of all is read, it gives the other partitions, and then names the one that cannot be opened."""
     others = 3 * RECORDS + 1
     scan = log_dir.scan()
-    for each in (scan, pickle.loads(pickle.dumps(scan))):
+    for each in (scan, pickle.loads(pickle.dumps(scan)), copy.deepcopy(scan)):
+        lines = [line.strip() for line in each.explain().splitlines()]
+        assert lines[0] == "scan of 5 partitions"
+        of_each = dict(line.split(": ", 1) for line in lines[1:6])
+        assert of_each.pop(DAMAGED).startswith("cannot be read: ")
+        assert all(words.startswith("offsets 0 to ") for words in of_each.values())
         found: list[Record] = []
         with pytest.raises(UnreadPartitionsError, match=DAMAGED) as caught:
             found.extend(each)  # what came before the error counts
@@ -231,7 +237,11 @@ def scans_others(log_dir: LogDir, damaged: TopicPartition) -> None:
         assert scan.count() == others
         assert [(hole.topic, hole.partition, hole.error) for hole in scan.report.holes] == [(*damaged, "LogDirError")]
         assert log_dir.scan(on_corrupt=how).to_arrow().num_rows == others
+        assert len(list(scan.follow(timeout_ms=0))) == others
+        assert [(hole.topic, hole.partition, hole.error) for hole in scan.report.holes] == [(*damaged, "LogDirError")]
     assert log_dir.scan(limit=others).count() == others
+    with pytest.raises(LogDirError, match=DAMAGED):
+        log_dir.scan().follow(timeout_ms=0)
     for wanted in ([damaged], [damaged, TopicPartition("nobody", 0)]):
         with pytest.raises(LogDirError):
             log_dir.scan(wanted).count()

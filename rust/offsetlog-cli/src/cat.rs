@@ -116,7 +116,7 @@ fn follow(
         });
     }
     let wanted = args.count.unwrap_or(u64::MAX);
-    let mut follow = Follow::over(ranges, &options, LOOK_EVERY)?;
+    let mut follow = Follow::over(ranges, &[], &options, LOOK_EVERY)?;
     let mut total = 0;
     let mut holes = 0;
     while total < wanted

@@ -17,6 +17,7 @@ mod config;
 mod convert;
 mod convert_log;
 mod folder;
+mod follow;
 mod held_records;
 mod identity;
 mod interrupt;
@@ -64,7 +65,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<old_log::OldMessages>()?;
     module.add_class::<record::Record>()?;
     module.add_class::<records::RecordIterator>()?;
-    module.add_class::<scan::Follow>()?;
+    module.add_class::<follow::Follow>()?;
     module.add_class::<scan::Later>()?;
     module.add_class::<scan::Scan>()?;
     module.add_class::<server::Server>()?;

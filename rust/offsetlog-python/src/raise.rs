@@ -113,6 +113,12 @@ pub(crate) fn class_name(code: &'static str) -> &'static str {
     }
 }
 
+/// Whether an exception is of this class of `offsetlog.errors`. Making one runs Python, which may raise another instead.
+pub(crate) fn is_of(py: Python<'_>, raised: &PyErr, class: &str) -> bool {
+    let class = errors(py).and_then(|errors| errors.getattr(class));
+    class.is_ok_and(|class| raised.is_instance(py, &class))
+}
+
 /// The exception of this class of `offsetlog.errors` for a call that the engine is not asked about: the object is of no use any more.
 pub(crate) fn misuse(py: Python<'_>, class: &str, message: &str) -> PyErr {
     errors(py)

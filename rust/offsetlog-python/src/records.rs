@@ -3,7 +3,7 @@
 
 use crate::convert;
 use crate::interrupt::detached;
-use crate::raise::raise;
+use crate::raise::OrRaise;
 use crate::record::{Fields, Origin, Record};
 use offsetlog::format::{BatchHeader, Headers, RecordView};
 use offsetlog::{Error, ErrorKind, Interrupt, Log, Scan, memory, sequence_of};
@@ -85,7 +85,7 @@ impl Ahead {
 }
 
 /// An iteration in progress.
-struct Progress {
+pub(crate) struct Records {
     scan: Option<Scan>,
     interrupt: Interrupt,
     ahead: Ahead,
@@ -96,7 +96,19 @@ struct Progress {
     failure: Option<Error>,
 }
 
-impl Progress {
+impl Records {
+    pub(crate) fn new(scan: Scan, interrupt: Interrupt) -> Self {
+        Self {
+            scan: Some(scan),
+            interrupt,
+            ahead: Ahead::default(),
+            want: 1,
+            next: 0,
+            origin: None,
+            failure: None,
+        }
+    }
+
     /// Decodes the next records; leaves none at the end or when an error is all that is left.
     #[inline(never)]
     fn refill(&mut self) {
@@ -118,26 +130,30 @@ impl Progress {
         }
     }
 
-    fn next_record(&mut self, py: Python<'_>) -> PyResult<Option<Py<Record>>> {
+    /// The next record, or why the engine has none.
+    pub(crate) fn next_record(
+        &mut self,
+        py: Python<'_>,
+    ) -> PyResult<Result<Option<Py<Record>>, Error>> {
         while self.next >= self.ahead.spans.len() {
             if let Some(error) = self.failure.take() {
-                return Err(raise(py, &error));
+                return Ok(Err(error));
             }
             if self.scan.is_none() {
-                return Ok(None);
+                return Ok(Ok(None));
             }
             self.origin = None;
             detached(py, || self.refill());
         }
         let Some(span) = self.ahead.spans.get(self.next) else {
-            return Ok(None);
+            return Ok(Ok(None));
         };
         self.next += 1;
         let origin = match &self.origin {
             Some((batch, origin)) if *batch == span.batch => Arc::clone(origin),
             _ => {
                 let Some((topic, partition, header)) = self.ahead.batches.get(span.batch) else {
-                    return Ok(None);
+                    return Ok(Ok(None));
                 };
                 let origin = Arc::new(Origin {
                     topic: PyString::intern(py, topic).unbind(),
@@ -168,7 +184,7 @@ impl Progress {
             ),
         };
         // Made where it stays: a record that is handed up is copied at each step.
-        Py::new(py, Record::of(py, origin, &fields)?).map(Some)
+        Py::new(py, Record::of(py, origin, &fields)?).map(|record| Ok(Some(record)))
     }
 }
 
@@ -198,19 +214,11 @@ fn decode(
 
 /// Iterates records. One thread at a time.
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
-pub(crate) struct RecordIterator(Mutex<Progress>);
+pub(crate) struct RecordIterator(Mutex<Records>);
 
 impl RecordIterator {
     pub(crate) fn new(scan: Scan, interrupt: Interrupt) -> Self {
-        Self(Mutex::new(Progress {
-            scan: Some(scan),
-            interrupt,
-            ahead: Ahead::default(),
-            want: 1,
-            next: 0,
-            origin: None,
-            failure: None,
-        }))
+        Self(Mutex::new(Records::new(scan, interrupt)))
     }
 }
 
@@ -222,11 +230,11 @@ impl RecordIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Record>>> {
         // Waiting for a lock with the interpreter held could wait for a thread that waits for the interpreter.
-        let mut progress = match self.0.try_lock() {
-            Ok(progress) => progress,
+        let mut records = match self.0.try_lock() {
+            Ok(records) => records,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(convert::shared_iterator()),
         };
-        progress.next_record(py)
+        records.next_record(py)?.or_raise(py)
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::arrow::{self, Batches};
 use crate::capsule;
-use crate::convert::{isolation, shared_iterator};
+use crate::convert::isolation;
+use crate::follow::Follow;
 use crate::interrupt::{detached, interrupt};
 use crate::log::Log;
 use crate::options::ScanValues;
@@ -17,7 +18,7 @@ use offsetlog::{
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use std::iter;
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The names that `columns=` may hold, in their order.
@@ -168,23 +169,24 @@ impl Scan {
     }
 
     /// The same ranges, also as they grow.
-    fn follow(&self, py: Python<'_>, look_every_ms: u64) -> PyResult<Follow> {
+    fn follow(
+        &self,
+        py: Python<'_>,
+        look_every_ms: u64,
+        at_most_ms: Option<u64>,
+    ) -> PyResult<Follow> {
         let look_every = Duration::from_millis(look_every_ms);
         let follow = detached(py, || {
-            let mut ranges = self.ranges.clone();
-            for later in &self.later {
-                let log = later.open()?;
-                ranges.extend(log.map(|log| ScanRange {
-                    log,
-                    start: None,
-                    stop: None,
-                }));
-            }
-            offsetlog::Follow::over(ranges, &self.options, look_every)
+            let ranges = self.ranges.clone();
+            offsetlog::Follow::over(ranges, &self.later, &self.options, look_every)
         })
         .or_raise(py)?;
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = follow.report();
-        Ok(Follow(Mutex::new(follow)))
+        Ok(Follow::new(
+            follow,
+            at_most_ms.map(Duration::from_millis),
+            self.options.limit,
+        ))
     }
 
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
@@ -222,28 +224,6 @@ impl Scan {
             batches: batches.or_raise(py)?,
             schema: offsetlog::arrow::schema(&self.columns),
         })
-    }
-}
-
-/// A scan that goes on. One thread at a time.
-#[pyclass(frozen, module = "offsetlog._offsetlog")]
-pub(crate) struct Follow(Mutex<offsetlog::Follow>);
-
-#[pymethods]
-impl Follow {
-    /// The records that have come; `None` when none came for so long, or none can come any more.
-    #[pyo3(signature = (at_most_ms))]
-    fn next(&self, py: Python<'_>, at_most_ms: Option<u64>) -> PyResult<Option<RecordIterator>> {
-        let mut follow = match self.0.try_lock() {
-            Ok(follow) => follow,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(shared_iterator()),
-        };
-        let at_most = at_most_ms.map(Duration::from_millis);
-        // The guard itself must not go along.
-        let follow: &mut offsetlog::Follow = &mut follow;
-        let scan = detached(py, || follow.next_scan(at_most)).or_raise(py)?;
-        Ok(scan.map(|scan| RecordIterator::new(scan, interrupt())))
     }
 }
 

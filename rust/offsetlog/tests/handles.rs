@@ -113,7 +113,7 @@ fn a_follower_is_told_of_a_cut_below_what_it_gave() {
         stop: None,
     };
     let every = Duration::from_millis(10);
-    let mut follow = Follow::over(vec![range], &ScanOptions::default(), every).unwrap();
+    let mut follow = Follow::over(vec![range], &[], &ScanOptions::default(), every).unwrap();
     let mut scan = follow.next_scan(Some(every)).unwrap().unwrap();
     assert_eq!(scan.count_records().unwrap(), 5);
     writer.truncate_to(3).unwrap();

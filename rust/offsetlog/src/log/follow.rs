@@ -1,6 +1,6 @@
 //! Reads logs as they grow.
 
-use super::scan::{Progress, Scan, ScanOptions, ScanRange, ScanReport};
+use super::scan::{LaterLog, Progress, Scan, ScanOptions, ScanRange, ScanReport};
 use super::{Isolation, Log};
 use crate::disk::{Disk, FileStat, IoCall, Watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +34,8 @@ pub struct Follow {
 #[derive(Debug)]
 struct Followed {
     log: Log,
+    /// Where another range of the log ends that is followed too: this one never returns what lies below.
+    floor: i64,
     stop: i64,
     progress: Arc<Progress>,
     topic: TopicIdentity,
@@ -75,21 +77,23 @@ impl TopicIdentity {
 }
 
 impl Followed {
-    /// Returns the log end offset. Fails if the log was truncated below an offset that was already returned, because records written in
-    /// that place would be skipped.
+    /// Returns the log end offset. Fails once if the log was truncated below an offset that was already returned, because records written
+    /// in that place would be skipped, and goes on there.
     fn end(&mut self) -> Result<i64> {
         let (end, cut) = self.progress.look(&self.log)?;
         self.topic.check(&self.log)?;
         match cut {
             None => Ok(end),
-            Some(cut) => Err(self.log.ask(|view| {
-                Ok(Error::new(ErrorKind::OffsetOutOfRange {
+            Some(cut) => {
+                let log_start_offset = self.log.ask(|view| Ok(view.log_start_offset))?;
+                let error = Error::new(ErrorKind::OffsetOutOfRange {
                     requested: self.progress.next(),
-                    log_start_offset: view.log_start_offset.min(cut),
+                    log_start_offset: log_start_offset.min(cut),
                     log_end_offset: cut,
-                })
-                .at_path(self.log.path()))
-            })?),
+                });
+                self.progress.go_on_at_cut();
+                Err(error.at_path(self.log.path()))
+            }
         }
     }
 
@@ -97,18 +101,40 @@ impl Followed {
     fn is_read(&self) -> bool {
         self.progress.unread() >= self.stop
     }
+
+    /// As [`end`](Self::end); `None` if the range was read to its stop. What was returned may be truncated then too, but a partition that
+    /// is gone since is no loss.
+    fn end_if_unread(&mut self) -> Result<Option<i64>> {
+        match self.end() {
+            Ok(_) if self.is_read() => Ok(None),
+            Ok(end) => Ok(Some(end)),
+            Err(error) if self.is_read() && matches!(error.kind(), ErrorKind::Io { .. }) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Follow {
-    /// Follows ranges; a range without a stop never ends. Ignores `start`, `stop` and `limit` of the options.
+    /// Follows ranges, and whole logs, which are opened now. A range without a stop never ends. If one of the logs cannot be opened for
+    /// what stands in its directory, that is damage. Ignores `start`, `stop` and `limit` of the options.
     ///
     /// # Errors
-    /// As [`Scan::over`].
+    /// As [`Scan::over`], and those of opening the logs.
     pub fn over(
-        ranges: Vec<ScanRange>,
+        mut ranges: Vec<ScanRange>,
+        logs: &[LaterLog],
         options: &ScanOptions,
         look_every: Duration,
     ) -> Result<Self> {
+        let report = ScanReport::default();
+        let opened = LaterLog::open_all(logs, options.on_corrupt, &report)?;
+        ranges.extend(opened.into_iter().map(|log| ScanRange {
+            log,
+            start: None,
+            stop: None,
+        }));
         // Watches before the first look, so that no change is missed.
         let paths: Vec<&Path> = ranges.iter().map(|range| range.log.path()).collect();
         let disk = ranges
@@ -117,7 +143,8 @@ impl Follow {
         // If watching fails, the follower polls.
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
-        let logs = ranges.into_iter().map(|range| {
+        let floors: Vec<i64> = ranges.iter().map(|range| floor(range, &ranges)).collect();
+        let logs = ranges.into_iter().zip(floors).map(|(range, floor)| {
             let mut topic = TopicIdentity::default();
             topic.check(&range.log)?;
             let next = match range.start {
@@ -126,6 +153,7 @@ impl Follow {
             };
             Ok(Followed {
                 topic,
+                floor,
                 stop: range.stop.unwrap_or(i64::MAX),
                 progress: Arc::new(Progress::new(&range.log, next)?),
                 log: range.log,
@@ -138,7 +166,7 @@ impl Follow {
             options,
             look_every: look_every.max(Duration::from_millis(1)),
             watch,
-            report: ScanReport::default(),
+            report,
             scans: 0,
         })
     }
@@ -154,7 +182,8 @@ impl Follow {
     /// Use one scan at a time: this one begins behind the last batch that the previous one returned.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` if a log was truncated below what was read, or if retention deleted the next records; `Io` if a
+    /// `OffsetOutOfRange` if a log was truncated below what was read, or, in the scan, if retention deleted the next records. The next
+    /// call goes on at the error's `log_end_offset`, or at its `log_start_offset`, and reports what was truncated since. `Io` if a
     /// partition was deleted, even if its topic was made again since; `Interrupted`.
     pub fn next_scan(&mut self, at_most: Option<Duration>) -> Result<Option<Scan>> {
         let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
@@ -183,18 +212,32 @@ impl Follow {
         }
     }
 
+    /// Looks whether a log was truncated below what was returned of it. [`next_scan`](Self::next_scan) does so before it returns records;
+    /// who needs no more of them asks here.
+    ///
+    /// # Errors
+    /// As [`next_scan`](Self::next_scan).
+    pub fn check(&mut self) -> Result<()> {
+        for each in &mut self.logs {
+            each.end_if_unread()?;
+        }
+        Ok(())
+    }
+
     /// The ranges that have grown since the last scan.
     fn grown(&mut self) -> Result<Vec<(ScanRange, Arc<Progress>)>> {
         let mut ranges = Vec::new();
-        for each in self.logs.iter_mut().filter(|each| !each.is_read()) {
-            let uncommitted = each.end()?;
+        for each in &mut self.logs {
+            let Some(uncommitted) = each.end_if_unread()? else {
+                continue;
+            };
             let end = match self.options.isolation {
                 Isolation::ReadUncommitted => uncommitted,
                 Isolation::ReadCommitted => each.log.last_stable_offset()?,
             };
             let end = end.min(each.stop);
-            let next = each.progress.next();
-            if end > each.progress.unread() {
+            let next = each.progress.next().max(each.floor);
+            if end > each.progress.unread().max(each.floor) {
                 let range = ScanRange {
                     log: each.log.clone(),
                     start: Some(next),
@@ -234,4 +277,17 @@ impl Follow {
             }
         }
     }
+}
+
+/// Where the last one of the ranges ends that lie below this one in the same log.
+fn floor(range: &ScanRange, ranges: &[ScanRange]) -> i64 {
+    let start = range.start.unwrap_or(i64::MIN);
+    let same_log = ranges
+        .iter()
+        .filter(|other| other.log.path() == range.log.path());
+    let stops = same_log.filter_map(|other| other.stop);
+    stops
+        .filter(|&stop| stop <= start)
+        .max()
+        .unwrap_or(i64::MIN)
 }

@@ -1,7 +1,8 @@
 //! Logs that a scan opens when it reaches them and closes when it is done with them.
 
 use super::progress::Progress;
-use super::{Hole, Scan, ScanOptions, ScanRange};
+use super::report::CorruptionPolicy;
+use super::{Hole, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use std::collections::VecDeque;
@@ -36,6 +37,34 @@ impl LaterLog {
     /// Those of the function that opens it.
     pub fn open(&self) -> Result<Option<Log>> {
         (self.open)()
+    }
+
+    /// Opens the log. One that cannot be opened is reported, if damage is reported and not raised.
+    fn open_or_note(&self, bad: &CorruptionPolicy) -> Result<Option<Log>> {
+        self.open().or_else(|error| {
+            let Some(hole) = self.hole(&error).filter(|_| bad.notes()) else {
+                return Err(error);
+            };
+            bad.note_behind(hole);
+            Ok(None)
+        })
+    }
+
+    /// Opens the logs that exist now. One that cannot be opened goes into the report, if damage is reported and not raised.
+    pub(in crate::log) fn open_all(
+        logs: &[Self],
+        on_corrupt: OnCorrupt,
+        report: &ScanReport,
+    ) -> Result<Vec<Log>> {
+        let bad = CorruptionPolicy {
+            on_corrupt,
+            report: report.clone(),
+            order: 0,
+        };
+        let opened = logs
+            .iter()
+            .filter_map(|later| later.open_or_note(&bad).transpose());
+        opened.collect()
     }
 
     /// What a report says if the log cannot be opened for what stands in its directory; `None` for other errors.
@@ -87,20 +116,13 @@ impl Scan {
             return Ok(Some(range));
         }
         while let Some(later) = self.ranges.later.pop_front() {
-            match later.open() {
-                Ok(None) => {}
-                Ok(Some(log)) => {
-                    let range = ScanRange {
-                        log,
-                        start: None,
-                        stop: None,
-                    };
-                    return Ok(Some((range, None)));
-                }
-                Err(error) => match later.hole(&error).filter(|_| self.bad.notes()) {
-                    Some(hole) => self.bad.note_behind(hole),
-                    None => return Err(error),
-                },
+            if let Some(log) = later.open_or_note(&self.bad)? {
+                let range = ScanRange {
+                    log,
+                    start: None,
+                    stop: None,
+                };
+                return Ok(Some((range, None)));
             }
         }
         Ok(None)

@@ -5,8 +5,8 @@
 
 use super::Cursor;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::Log;
 use crate::log::writers::Slot;
+use crate::log::{Log, View};
 use offsetlog_format::{BatchHeader, LeaderEpochs};
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,28 @@ struct Looked {
     /// `next` at the look before, and the last offset before it whose leader epoch is known, with that.
     next: i64,
     read: Option<(i64, i32)>,
+    /// Where the log was truncated below what was returned, until the follower was told. It may have grown over that again by then.
+    found: Option<FoundCut>,
+    /// The lowest end below `next` that a scan met since, as `found`.
+    met_end: Option<i64>,
+}
+
+/// A truncation below what was returned, and what the log was when it was found: a later one is told beside it.
+#[derive(Debug)]
+struct FoundCut {
+    offset: i64,
+    /// The last offset before it, and its leader epoch.
+    read: Option<(i64, i32)>,
+    seen: Seen,
+}
+
+/// What a look has seen of the directory.
+#[derive(Debug)]
+struct Seen {
+    slot: Arc<Slot>,
+    cuts: u64,
+    version: u64,
+    epochs: Option<Arc<LeaderEpochs>>,
 }
 
 impl Looked {
@@ -91,6 +113,8 @@ impl Progress {
                 epochs: None,
                 next,
                 read: None,
+                found: None,
+                met_end: None,
             }),
         };
         // Another leader that writes below it from now on is told of, too.
@@ -140,7 +164,8 @@ impl Progress {
     }
 
     /// Looks at the log and returns its log end offset, and the lowest offset below [`next`](Self::next) from which on the log was
-    /// truncated, or written by another leader, since that was returned. Such an offset is found again by every later look.
+    /// truncated, or written by another leader, since that was returned. Such an offset is found again by every later look until
+    /// [`go_on_at_cut`](Self::go_on_at_cut).
     pub(in crate::log) fn look(&self, log: &Log) -> Result<(i64, Option<i64>)> {
         let next = self.next();
         let mut looked = self.looked();
@@ -172,35 +197,81 @@ impl Progress {
                 Some(_) => (log.log_end_offset()?, log.leader_epochs_of(&view).ok()),
                 None => log.look(|view| {
                     let end = view.end()?.log_end_offset;
-                    Ok((end, log.leader_epochs_of(view).ok()))
+                    Ok((end, known_epochs(log, view)?))
                 })?,
             };
             let diverged = epochs.as_ref().and_then(|epochs| looked.diverged(epochs));
+            let found = looked.found.as_ref().map(|found| found.offset);
             // The log may be shorter, and another leader have written below its end too: continuing at that end would skip its records.
-            let cuts = [lowest, Some(end), diverged].into_iter().flatten();
-            if let Some(cut) = cuts.filter(|&cut| cut < next).min() {
-                return Ok((end, Some(cut)));
-            }
+            let cuts = [lowest, Some(end), diverged, found, looked.met_end];
+            let cut = cuts.into_iter().flatten().filter(|&cut| cut < next).min();
+            // Below a truncation the epochs are those of before it, in an older view too.
+            let read = cut.and_then(|cut| {
+                let epochs = epochs
+                    .clone()
+                    .or_else(|| log.leader_epochs_of(&view).ok())?;
+                Some((cut - 1, epochs.epoch_of(cut - 1)?))
+            });
             let is_same = slot.cuts_since(count).0 == count;
-            // The epochs of this process's own writer are old with its next append.
-            let epochs = epochs.filter(|_| told.is_none());
-            let newest = epochs.as_ref().map(|epochs| epochs.latest());
-            self.epoch.store(
-                newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch)),
-                Ordering::Relaxed,
-            );
-            let seen = self.version.load(Ordering::Relaxed);
-            if !is_same_slot || count != looked.cuts || version != seen || epochs != looked.epochs {
+            let seen = Seen {
+                slot,
+                cuts: count,
+                version,
+                // Those of this process's own writer are old with its next append.
+                epochs: epochs.filter(|_| told.is_none()),
+            };
+            if let Some(offset) = cut {
+                looked.found = Some(FoundCut { offset, read, seen });
+                return Ok((end, cut));
+            }
+            let known = self.version.load(Ordering::Relaxed);
+            if !is_same_slot
+                || count != looked.cuts
+                || version != known
+                || seen.epochs != looked.epochs
+            {
                 // Records may be there now.
                 self.empty_to.store(next, Ordering::Release);
             }
-            self.cuts.store(count, Ordering::Relaxed);
-            self.version.store(version, Ordering::Relaxed);
-            (looked.slot, looked.cuts, looked.epochs) = (slot, count, epochs);
+            self.remember(&mut looked, seen);
             if is_same {
                 return Ok((end, None));
             }
         }
+    }
+
+    /// Notes where a scan met the end of the log, which may have grown since.
+    fn meet_end(&self, end: i64) {
+        if end < self.next() {
+            let mut looked = self.looked();
+            looked.met_end = Some(looked.met_end.map_or(end, |before| before.min(end)));
+        }
+    }
+
+    fn remember(&self, looked: &mut Looked, seen: Seen) {
+        let newest = seen.epochs.as_ref().map(|epochs| epochs.latest());
+        let newest = newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch));
+        self.epoch.store(newest, Ordering::Relaxed);
+        self.cuts.store(seen.cuts, Ordering::Relaxed);
+        self.version.store(seen.version, Ordering::Relaxed);
+        (looked.slot, looked.cuts, looked.epochs) = (seen.slot, seen.cuts, seen.epochs);
+    }
+
+    /// Goes on at the truncation that the last look found, because the follower was told of it. What was truncated since is found by
+    /// the next look.
+    pub(in crate::log) fn go_on_at_cut(&self) {
+        let mut looked = self.looked();
+        let Some(found) = looked.found.take() else {
+            return;
+        };
+        looked.met_end = None;
+        let FoundCut { offset, read, seen } = found;
+        self.next.store(offset, Ordering::Release);
+        self.empty_to.store(offset, Ordering::Release);
+        self.read.store(offset, Ordering::Relaxed);
+        self.read_epoch.store(-1, Ordering::Relaxed);
+        (looked.next, looked.read) = (offset, read);
+        self.remember(&mut looked, seen);
     }
 
     /// Whether the log may have been truncated since the last look: by a writer of this process, by another process after that, or by
@@ -276,12 +347,32 @@ impl Cursor {
     }
 }
 
+/// The leader epochs of a view; `None` if they are damaged.
+fn known_epochs(log: &Log, view: &View) -> Result<Option<Arc<LeaderEpochs>>> {
+    match log.leader_epochs_of(view) {
+        Ok(epochs) => Ok(Some(epochs)),
+        Err(error) if error.is_corruption() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Passes an error on, unless a follower's log was truncated below what it has returned: its next look says where, which the error may not.
+/// A follower that was told of a higher log start goes on there.
 pub(super) fn unless_cut(followed: Option<(Log, Arc<Progress>)>, error: Error) -> Result<()> {
-    if let (Some((log, progress)), ErrorKind::OffsetOutOfRange { .. }) = (followed, error.kind())
-        && progress.look(&log)?.1.is_some()
+    if let (
+        Some((log, progress)),
+        ErrorKind::OffsetOutOfRange {
+            log_start_offset,
+            log_end_offset,
+            ..
+        },
+    ) = (followed, error.kind())
     {
-        return Ok(());
+        progress.meet_end(*log_end_offset);
+        if progress.look(&log)?.1.is_some() {
+            return Ok(());
+        }
+        progress.raise(*log_start_offset);
     }
     Err(error)
 }
