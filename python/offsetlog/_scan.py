@@ -227,9 +227,10 @@ class Scan:
         Raises
         ------
         OffsetOutOfRangeError
-            A log was cut below what was read: drop what you have from the error's ``log_end_offset`` on and read on from the same
-            iterator, which goes on there, and you have each record once. Or retention deleted what comes next: it goes on at
-            ``log_start_offset``.
+            A log was cut below what was read (``requested`` is above ``log_end_offset``): drop what you have of that log, which is at
+            ``path``, from ``log_end_offset`` on, and read on from the same iterator, which goes on there, and you have each record
+            once. Or retention deleted what comes next (``requested`` is below ``log_start_offset``): it goes on at the log start
+            offset, and nothing is to be dropped.
         FileNotFoundError
             A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
         ConfigError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -458,4 +459,61 @@ def test_an_interrupt_in_place_of_the_error_ends_it(tmp_path: Path, monkeypatch:
             patched.setattr(OffsetOutOfRangeError, "__init__", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 next(followed)
+        assert list(followed) == []
+
+
+def test_several_ranges_of_a_log_that_another_process_truncates(tmp_path: Path) -> None:
+    """It has grown again, in the same leader epoch, before all ranges were looked at: one that saw it shorter tells for all of them."""
+    path = tmp_path / "t-0"
+    with Log.open(path, "a") as writer:
+        for number in range(100):
+            writer.append(b"%d" % number, leader_epoch=1)
+    splits = [Split(str(path), "t", 0, start, start + 50, 1) for start in (0, 50)]
+    with other_process(path, 10) as told:
+        followed = Scan.over(splits).follow(timeout_ms=0)
+        has = {record.offset: record.value for record in followed}
+        assert list(has) == list(range(100))
+        told(20, 1, 0)
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            next(followed)
+        assert caught.value.log_end_offset == 20
+        told(20, 1, 100)
+        has = {offset: value for offset, value in has.items() if offset < 20}
+        cuts: list[int | None] = []
+        for _ in range(10):
+            try:
+                has |= {record.offset: record.value for record in followed}
+                break
+            except OffsetOutOfRangeError as error:
+                cuts.append(error.log_end_offset)
+        assert set(cuts) == {20}
+    with Log.open(path) as reader:
+        assert has == {record.offset: record.value for record in reader.scan(stop=100)}
+
+
+def test_an_empty_range_ends(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0", "a") as writer:
+        writer.append_records([b"old"] * 100)
+        followed = writer.scan(50, stop=50).follow()
+        assert list(followed) == []
+        writer.truncate_to(0)
+        writer.append_records([b"new"] * 100)
+        with pytest.raises(OffsetOutOfRangeError):
+            next(followed)
+        assert list(followed) == []
+
+
+@pytest.mark.parametrize("end", ["stop", "limit"])
+def test_what_becomes_of_the_log_behind_the_end_is_no_matter(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "t-0"
+    with Log.open(path, "a") as writer:
+        for number in range(10):
+            writer.append(b"%d" % number)
+    with Log.open(path) as reader:
+        scan = reader.scan(stop=5) if end == "stop" else reader.scan(limit=5)
+        followed = scan.follow()
+        has = list(itertools.islice(followed, 4))
+        shutil.rmtree(path)
+        has += followed
+        assert [record.offset for record in has] == [0, 1, 2, 3, 4]
         assert list(followed) == []

@@ -99,21 +99,27 @@ impl Followed {
 
     /// Whether the range was read to its stop.
     fn is_read(&self) -> bool {
-        self.progress.unread() >= self.stop
+        self.progress.unread().max(self.floor) >= self.stop
     }
 
-    /// As [`end`](Self::end); `None` if the range was read to its stop. What was returned may be truncated then too, but a partition that
-    /// is gone since is no loss.
+    /// As [`end`](Self::end); `None` if the range was read to its stop. What was returned may be truncated then too; what else may be
+    /// wrong with the log by now is no matter.
     fn end_if_unread(&mut self) -> Result<Option<i64>> {
         match self.end() {
             Ok(_) if self.is_read() => Ok(None),
             Ok(end) => Ok(Some(end)),
-            Err(error) if self.is_read() && matches!(error.kind(), ErrorKind::Io { .. }) => {
-                Ok(None)
-            }
+            Err(error) if self.is_read() && !is_of_what_was_returned(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether an error says that returned records were truncated, or that the caller wants the work to end.
+fn is_of_what_was_returned(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::OffsetOutOfRange { .. } | ErrorKind::Interrupted
+    )
 }
 
 impl Follow {
@@ -216,19 +222,45 @@ impl Follow {
     /// who needs no more of them asks here.
     ///
     /// # Errors
-    /// As [`next_scan`](Self::next_scan).
+    /// `OffsetOutOfRange`; `Interrupted`.
     pub fn check(&mut self) -> Result<()> {
-        for each in &mut self.logs {
-            each.end_if_unread()?;
+        for at in 0..self.logs.len() {
+            match self.end_of(at) {
+                Err(error) if is_of_what_was_returned(&error) => return Err(error),
+                _ => {}
+            }
         }
         Ok(())
+    }
+
+    /// The log end offset of a range; `None` if it was read to its stop. If the log was truncated below what was returned, the other
+    /// ranges of it say so too, even if it has grown again before they are looked at: who is told drops the records of them all.
+    fn end_of(&mut self, at: usize) -> Result<Option<i64>> {
+        let Some(each) = self.logs.get_mut(at) else {
+            return Ok(None);
+        };
+        let end = each.end_if_unread();
+        if let Err(error) = &end
+            && let ErrorKind::OffsetOutOfRange { log_end_offset, .. } = error.kind()
+        {
+            let path = each.log.path().to_path_buf();
+            let others = self.logs.iter().enumerate();
+            for (_, other) in others.filter(|&(other, each)| other != at && each.log.path() == path)
+            {
+                other.progress.meet_end(*log_end_offset);
+            }
+        }
+        end
     }
 
     /// The ranges that have grown since the last scan.
     fn grown(&mut self) -> Result<Vec<(ScanRange, Arc<Progress>)>> {
         let mut ranges = Vec::new();
-        for each in &mut self.logs {
-            let Some(uncommitted) = each.end_if_unread()? else {
+        for at in 0..self.logs.len() {
+            let Some(uncommitted) = self.end_of(at)? else {
+                continue;
+            };
+            let Some(each) = self.logs.get(at) else {
                 continue;
             };
             let end = match self.options.isolation {

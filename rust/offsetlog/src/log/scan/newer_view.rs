@@ -112,6 +112,12 @@ impl Cursor {
                 return Err(self.log.out_of_range(&view, next)?);
             }
         }
+        if let Some(progress) = &self.progress
+            && view.ends().is_none()
+            && let Ok(end) = view.end()
+        {
+            progress.meet_end(end.log_end_offset);
+        }
         self.may_be_old = false;
         self.start = next;
         self.slot = view.floor_slot(next);

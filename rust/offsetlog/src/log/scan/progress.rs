@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::writers::Slot;
 use crate::log::{Log, View};
 use offsetlog_format::{BatchHeader, LeaderEpochs};
+use std::io;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,7 +43,7 @@ struct Looked {
     read: Option<(i64, i32)>,
     /// Where the log was truncated below what was returned, until the follower was told. It may have grown over that again by then.
     found: Option<FoundCut>,
-    /// The lowest end below `next` that a scan met since, as `found`.
+    /// The lowest end below `next` that was met since, by a scan or in another range of the log, as `found`.
     met_end: Option<i64>,
 }
 
@@ -240,8 +241,8 @@ impl Progress {
         }
     }
 
-    /// Notes where a scan met the end of the log, which may have grown since.
-    fn meet_end(&self, end: i64) {
+    /// Notes where the log was met to end, or was cut, which may have grown since.
+    pub(in crate::log) fn meet_end(&self, end: i64) {
         if end < self.next() {
             let mut looked = self.looked();
             looked.met_end = Some(looked.met_end.map_or(end, |before| before.min(end)));
@@ -347,13 +348,18 @@ impl Cursor {
     }
 }
 
-/// The leader epochs of a view; `None` if they are damaged.
+/// The leader epochs of a view; `None` if they are damaged, too large, or not for this user to read.
 fn known_epochs(log: &Log, view: &View) -> Result<Option<Arc<LeaderEpochs>>> {
-    match log.leader_epochs_of(view) {
-        Ok(epochs) => Ok(Some(epochs)),
-        Err(error) if error.is_corruption() => Ok(None),
-        Err(error) => Err(error),
-    }
+    let error = match log.leader_epochs_of(view) {
+        Ok(epochs) => return Ok(Some(epochs)),
+        Err(error) => error,
+    };
+    let is_unknown = match error.kind() {
+        ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+        ErrorKind::Limit { .. } => true,
+        _ => error.is_corruption(),
+    };
+    if is_unknown { Ok(None) } else { Err(error) }
 }
 
 /// Passes an error on, unless a follower's log was truncated below what it has returned: its next look says where, which the error may not.
