@@ -4,6 +4,7 @@
 
 mod io_call;
 mod lock;
+mod looked_at;
 mod map;
 mod one_file;
 mod overlay;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 pub use io_call::IoCall;
 pub use lock::{Lock, close_inherited_locks};
+pub(crate) use looked_at::{LookedAt, Moment};
 pub use map::Map;
 pub(crate) use one_file::OneFileDisk;
 pub use overlay::OverlayDisk;

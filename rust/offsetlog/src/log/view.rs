@@ -9,7 +9,7 @@ use super::active_producers::OpenTransactions;
 use super::state::LOCK_FILE;
 use super::transactions::TxnOutcomes;
 use super::writers::Slot;
-use crate::disk::FileStat;
+use crate::disk::{FileStat, LookedAt, Moment};
 use crate::error::{Error, Result};
 use crate::segment::live_offsets::Roll;
 use crate::segment::walk::TornTail;
@@ -20,9 +20,9 @@ use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::FileState;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(super) use listing::{not_a_file, refuse_other};
 
@@ -64,7 +64,7 @@ pub(crate) struct View {
     slot: Arc<Slot>,
     version: u64,
     /// When the directory was last seen unchanged, in [`moments`].
-    looked: AtomicU64,
+    looked: LookedAt,
     pub(crate) segments: Vec<Arc<Segment>>,
     base_offsets: Vec<i64>,
     /// Base offsets of segments that an interrupted compaction left with the suffix `.swap`. The next writer or broker renames
@@ -109,13 +109,6 @@ const CHECKPOINTS: [OffsetCheckpointFile; 2] = [
 /// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
 /// log that this process writes needs no check.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// Nanoseconds since a fixed moment in this process.
-fn moments() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let passed = START.get_or_init(Instant::now).elapsed();
-    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// The origin of a view.
 struct Origin {
@@ -171,7 +164,7 @@ impl View {
         let origin = Origin::of(base, before);
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
-        let looked = moments();
+        let looked = Moment::now();
         // Of a moment ago: what changed since is seen by the next look.
         let mut stamp = Stamp::of(directory, origin.stat, None);
         // A writer in this process counts its own changes, so times do not matter.
@@ -236,7 +229,7 @@ impl View {
     fn build(
         origin: &Origin,
         mut stamp: Stamp,
-        (mut is_racy, looked): (bool, u64),
+        (mut is_racy, looked): (bool, Moment),
         listing: Listing,
         mut segments: Vec<Arc<Segment>>,
     ) -> Result<Self> {
@@ -289,7 +282,7 @@ impl View {
             directory: Arc::clone(directory),
             slot: Arc::clone(&origin.slot),
             version: origin.version,
-            looked: AtomicU64::new(looked),
+            looked: LookedAt::at(looked),
             segments,
             base_offsets,
             swapped,
@@ -320,10 +313,10 @@ impl View {
         if self.is_racy || !self.is_told_current() {
             return false;
         }
-        let looked = moments();
+        let looked = Moment::now();
         let is_current = self.stamp_now() == self.stamp;
         if is_current {
-            self.looked.store(looked, Ordering::Relaxed);
+            self.looked.set(looked);
         }
         is_current
     }
@@ -334,9 +327,7 @@ impl View {
         if self.directory.ends.is_some() {
             return self.is_told_current();
         }
-        let limit = LOOK_EVERY.as_nanos() as u64;
-        let passed = || moments().saturating_sub(self.looked.load(Ordering::Relaxed));
-        !self.is_racy && self.is_told_current() && passed() < limit
+        !self.is_racy && self.is_told_current() && self.looked.is_within(LOOK_EVERY)
     }
 
     /// Whether nobody in this process has changed more than the end of the log.

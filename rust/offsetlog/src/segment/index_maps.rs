@@ -13,15 +13,15 @@
 
 use super::Directory;
 use super::live_offsets::LiveOffsets;
-use crate::disk::{Access, DiskFile, FileStat, Map};
+use crate::disk::{Access, DiskFile, FileStat, LookedAt, Map, Moment};
 use std::collections::VecDeque;
 use std::ops::RangeBounds;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError, Weak,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many indexes this process maps at a time. Linux allows a process 65,530 maps by default, of which others need some.
 const MAPS_MAX: usize = 16_384;
@@ -74,8 +74,8 @@ pub(crate) struct IndexMap {
     state: RwLock<State>,
     /// Used since a map last had to be dropped.
     used: AtomicBool,
-    /// When it was last compared with its file, in [`moments`].
-    looked: AtomicU64,
+    /// When it was last compared with its file.
+    looked: LookedAt,
 }
 
 #[derive(Debug)]
@@ -103,12 +103,6 @@ impl Counted {
         let counted = MAPPED.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         counted.is_ok().then_some(Self(()))
     }
-}
-
-/// Nanoseconds since a fixed moment in this process.
-fn moments() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 impl IndexMaps {
@@ -207,7 +201,7 @@ impl IndexMap {
             stat,
             state: RwLock::new(State::Dropped),
             used: AtomicBool::new(true),
-            looked: AtomicU64::new(0),
+            looked: LookedAt::default(),
         });
         map.map(Some(file)).then_some(map)
     }
@@ -256,14 +250,14 @@ impl IndexMap {
 
     /// Whether the file is as it was when it was mapped, as far as was seen in the last [`LOOK_EVERY`].
     fn is_unchanged(&self) -> bool {
-        let now = moments();
-        if now.saturating_sub(self.looked.load(Ordering::Relaxed)) < LOOK_EVERY.as_nanos() as u64 {
+        if self.looked.is_within(LOOK_EVERY) {
             return true;
         }
+        let now = Moment::now();
         let stat = self.directory.disk.stat(&self.path);
         let is_unchanged = stat.is_ok_and(|stat| stat == self.stat);
         if is_unchanged {
-            self.looked.store(now, Ordering::Relaxed);
+            self.looked.set(now);
         }
         is_unchanged
     }
@@ -302,7 +296,7 @@ impl IndexMap {
             // The size is that of this moment: since nothing changes now, the file keeps it while it is mapped.
             .filter(|file| file.stat().is_ok_and(|stat| stat == self.stat))
             .and_then(|file| file.map(self.stat.size.min(self.size_max)));
-        self.looked.store(moments(), Ordering::Relaxed);
+        self.looked.set(Moment::now());
         let is_mapped = mapped.is_some();
         *state = mapped.map_or(State::Refused, |map| State::Mapped(map, counted));
         is_mapped
