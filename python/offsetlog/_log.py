@@ -71,7 +71,7 @@ class Log:
     is asked, and so does every scan that begins later: what was deleted or truncated does not come back. Each question is answered
     from one state of the log. Where another process writes, that is one which the log had between the last look at its directory and
     the answer: every question looks, but :meth:`get`, :meth:`offset_for_timestamp` and scans with a ``stop``, for which a look is good
-    for ten milliseconds. :meth:`refresh` looks at once. ``docs/DURABILITY.md`` has the whole rule.
+    for about ten milliseconds. :meth:`refresh` looks at once. ``docs/DURABILITY.md`` has the whole rule.
 
     A log is safe to use from several threads. After a fork the child opens the directory again at first use. A log pickles as
     its absolute path and its options, and opens where it is unpickled.

@@ -494,7 +494,7 @@ def test_several_ranges_of_a_log_that_another_process_truncates(tmp_path: Path) 
 def test_an_empty_range_ends(tmp_path: Path) -> None:
     with Log.open(tmp_path / "t-0", "a") as writer:
         writer.append_records([b"old"] * 100)
-        followed = writer.scan(50, stop=50).follow()
+        followed = writer.scan(50, stop=50).follow(timeout_ms=60_000)
         assert list(followed) == []
         writer.truncate_to(0)
         writer.append_records([b"new"] * 100)
@@ -511,7 +511,7 @@ def test_what_becomes_of_the_log_behind_the_end_is_no_matter(tmp_path: Path, end
             writer.append(b"%d" % number)
     with Log.open(path) as reader:
         scan = reader.scan(stop=5) if end == "stop" else reader.scan(limit=5)
-        followed = scan.follow()
+        followed = scan.follow(timeout_ms=60_000)
         has = list(itertools.islice(followed, 4))
         shutil.rmtree(path)
         has += followed

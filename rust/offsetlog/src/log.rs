@@ -146,7 +146,7 @@ impl std::fmt::Debug for OpenOptions {
 /// When a method that changes a log returns, every later call in this process sees the change, on any value of that log, and so does
 /// every scan that begins later. Each call answers from one state of the log. If another process writes, that is a state the log had
 /// between the last check of its directory and the answer. Every call checks, except [`get`](Self::get),
-/// [`offset_for_timestamp`](Self::offset_for_timestamp) and ranges with a stop: for these a check is valid for ten milliseconds.
+/// [`offset_for_timestamp`](Self::offset_for_timestamp) and ranges with a stop: for these a check is valid for about ten milliseconds.
 /// [`refresh`](Self::refresh) checks at once.
 ///
 /// ```no_run
@@ -301,7 +301,7 @@ impl Log {
     }
 
     /// Returns a view for point look-ups and for ranges with known bounds. Changes by this process are seen at once, those by other
-    /// processes after at most ten milliseconds: within it the directory is not checked again.
+    /// processes after about ten milliseconds: within it the directory is not checked again.
     pub(crate) fn recent_view(&self) -> Result<Arc<View>> {
         let view = self.view();
         if view.is_recent() {

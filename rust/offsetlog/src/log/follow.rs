@@ -108,7 +108,13 @@ impl Followed {
         match self.end() {
             Ok(_) if self.is_read() => Ok(None),
             Ok(end) => Ok(Some(end)),
-            Err(error) if self.is_read() && !is_of_what_was_returned(&error) => Ok(None),
+            Err(error)
+                if self.is_read()
+                    && !is_of_what_was_returned(&error)
+                    && !self.progress.knows_cut() =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

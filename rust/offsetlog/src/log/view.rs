@@ -161,10 +161,10 @@ impl View {
     }
 
     fn take_once(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+        let looked = Moment::now();
         let origin = Origin::of(base, before);
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
-        let looked = Moment::now();
         // Of a moment ago: what changed since is seen by the next look.
         let mut stamp = Stamp::of(directory, origin.stat, None);
         // A writer in this process counts its own changes, so times do not matter.

@@ -286,6 +286,7 @@ impl IndexMap {
             State::Dropped if maps.ends.is_closed() => return false,
             State::Dropped => {}
         }
+        let looked = Moment::now();
         let disk = &self.directory.disk;
         let opened = match file {
             Some(_) => None,
@@ -296,7 +297,7 @@ impl IndexMap {
             // The size is that of this moment: since nothing changes now, the file keeps it while it is mapped.
             .filter(|file| file.stat().is_ok_and(|stat| stat == self.stat))
             .and_then(|file| file.map(self.stat.size.min(self.size_max)));
-        self.looked.set(Moment::now());
+        self.looked.set(looked);
         let is_mapped = mapped.is_some();
         *state = mapped.map_or(State::Refused, |map| State::Mapped(map, counted));
         is_mapped

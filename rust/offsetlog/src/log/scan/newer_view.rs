@@ -77,6 +77,12 @@ impl Cursor {
     }
 
     pub(super) fn go_on_in(&mut self, mut view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
+        if let Some(progress) = &self.progress
+            && view.ends().is_none()
+            && let Ok(end) = view.end()
+        {
+            progress.meet_end(end.log_end_offset);
+        }
         if self.is_committed {
             // What was cut may have ended transactions, and what stands in its place has transactions of its own.
             self.txn_outcomes = None;
@@ -111,12 +117,6 @@ impl Cursor {
                 // Retention deleted the next records.
                 return Err(self.log.out_of_range(&view, next)?);
             }
-        }
-        if let Some(progress) = &self.progress
-            && view.ends().is_none()
-            && let Ok(end) = view.end()
-        {
-            progress.meet_end(end.log_end_offset);
         }
         self.may_be_old = false;
         self.start = next;

@@ -249,6 +249,12 @@ impl Progress {
         }
     }
 
+    /// Whether a truncation is known that the follower was not told of.
+    pub(in crate::log) fn knows_cut(&self) -> bool {
+        let looked = self.looked();
+        looked.found.is_some() || looked.met_end.is_some()
+    }
+
     fn remember(&self, looked: &mut Looked, seen: Seen) {
         let newest = seen.epochs.as_ref().map(|epochs| epochs.latest());
         let newest = newest.map_or(i32::MAX, |newest| newest.map_or(-1, |newest| newest.epoch));
