@@ -20,7 +20,7 @@ def test_handles_beside_a_model() -> None:
             steps = [part.random.randrange(1 << 40) for _ in range(STEPS)]
             questions, _, failed = run(seed, steps, child)
             if failed is not None:
-                _, verbs, failed = shortened(seed, steps, child)
+                _, verbs, failed = shortened(seed, steps, child, failed)
                 told = "\n".join(f"  {verb.name} {verb.options}" for verb in verbs)
                 message = (
                     f"history {number} of OFFSETLOG_SEED={part.seed}, as short as it fails:\n{told}\n{type(failed).__name__}: {failed}"

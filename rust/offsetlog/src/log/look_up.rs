@@ -1,7 +1,7 @@
 //! Looks up one record by offset, and fetches stored batches from an offset on.
 
 use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
-use super::{Log, View};
+use super::{LOOKS_MAX, Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
@@ -10,6 +10,8 @@ use crate::records::Records;
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
+use std::cell::Cell;
+use std::path::Path;
 use std::sync::PoisonError;
 
 /// Buffers of a look-up, reused by later ones.
@@ -26,6 +28,12 @@ pub struct FetchOptions {
     pub max_bytes: u64,
     /// Which records the caller may read.
     pub isolation: Isolation,
+}
+
+/// Whether two errors tell of the same damage.
+fn is_same(one: &Error, other: &Error) -> bool {
+    let place = |error: &Error| (error.path().map(Path::to_path_buf), error.position());
+    one.kind().code() == other.kind().code() && place(one) == place(other)
 }
 
 impl Default for FetchOptions {
@@ -155,10 +163,37 @@ impl Log {
     /// # Errors
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of the first batch; `Io`.
     pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
-        self.ask(|view| self.fetch_in(view, offset, options))
+        let committed = options.isolation == Isolation::ReadCommitted;
+        // What hides the last stable offset does not prevent a read of uncommitted records. It is damage, and no change of files, when the
+        // same error comes again.
+        let (mut hidden, is_hidden) = (None, Cell::new(false));
+        for _ in 0..LOOKS_MAX {
+            let fetched = self.ask(|view| {
+                let known = hidden.as_ref();
+                let found = match self.last_stable_offset_of(view) {
+                    Err(error) if known.is_some_and(|known| is_same(known, &error)) => Ok(-1),
+                    found => found,
+                };
+                is_hidden.set(found.is_err());
+                self.fetch_in(view, offset, options, found)
+            });
+            match fetched {
+                Err(error) if !committed && is_hidden.get() && error.is_corruption() => {
+                    hidden = Some(error);
+                }
+                fetched => return fetched,
+            }
+        }
+        self.ask(|view| self.fetch_in(view, offset, options, self.last_stable_offset_of(view)))
     }
 
-    fn fetch_in(&self, view: &View, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
+    fn fetch_in(
+        &self,
+        view: &View,
+        offset: i64,
+        options: &FetchOptions,
+        last_stable_offset: Result<i64>,
+    ) -> Result<FetchResult> {
         let end = view.end()?.log_end_offset;
         let first = view
             .segments
@@ -167,15 +202,7 @@ impl Log {
         if offset < view.log_start_offset.max(first) || offset > end {
             return Err(self.out_of_range(view, offset)?);
         }
-        let last_stable_offset = match self.last_stable_offset_of(view) {
-            // Damage elsewhere does not prevent a read of uncommitted records.
-            Err(error)
-                if options.isolation == Isolation::ReadUncommitted && error.is_corruption() =>
-            {
-                -1
-            }
-            found => found?,
-        };
+        let last_stable_offset = last_stable_offset?;
         let limit = match options.isolation {
             Isolation::ReadUncommitted => end,
             Isolation::ReadCommitted => last_stable_offset,

@@ -5,8 +5,8 @@
 
 use super::Cursor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::log::Log;
 use crate::log::writers::Slot;
-use crate::log::{Log, View};
 use offsetlog_format::{BatchHeader, LeaderEpochs};
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
@@ -196,10 +196,7 @@ impl Progress {
                     (log.log_end_offset()?, None)
                 }
                 Some(_) => (log.log_end_offset()?, log.leader_epochs_of(&view).ok()),
-                None => log.look(|view| {
-                    let end = view.end()?.log_end_offset;
-                    Ok((end, known_epochs(log, view)?))
-                })?,
+                None => end_and_epochs(log)?,
             };
             let diverged = epochs.as_ref().and_then(|epochs| looked.diverged(epochs));
             let found = looked.found.as_ref().map(|found| found.offset);
@@ -354,18 +351,22 @@ impl Cursor {
     }
 }
 
-/// The leader epochs of a view; `None` if they are damaged, too large, or not for this user to read.
-fn known_epochs(log: &Log, view: &View) -> Result<Option<Arc<LeaderEpochs>>> {
-    let error = match log.leader_epochs_of(view) {
-        Ok(epochs) => return Ok(Some(epochs)),
-        Err(error) => error,
-    };
-    let is_unknown = match error.kind() {
+/// The log end offset and the leader epochs of one state; no epochs if they are damaged, too large, or not for this user to read.
+fn end_and_epochs(log: &Log) -> Result<(i64, Option<Arc<LeaderEpochs>>)> {
+    let found = log.look(|view| {
+        let end = view.end()?.log_end_offset;
+        Ok((end, Some(log.leader_epochs_of(view)?)))
+    });
+    let is_unknown = |error: &Error| match error.kind() {
         ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
         ErrorKind::Limit { .. } => true,
         _ => error.is_corruption(),
     };
-    if is_unknown { Ok(None) } else { Err(error) }
+    match found {
+        // Files that were only being changed were looked at again before.
+        Err(error) if is_unknown(&error) => log.look(|view| Ok((view.end()?.log_end_offset, None))),
+        found => found,
+    }
 }
 
 /// Passes an error on, unless a follower's log was truncated below what it has returned: its next look says where, which the error may not.
