@@ -6,6 +6,7 @@ use crate::disk::{Disk, FileStat, IoCall, Watch};
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::Uuid;
 use offsetlog_format::name::PARTITION_METADATA;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -155,7 +156,7 @@ impl Follow {
         // If watching fails, the follower polls.
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
-        let floors: Vec<i64> = ranges.iter().map(|range| floor(range, &ranges)).collect();
+        let floors = floors(&ranges);
         let logs = ranges.into_iter().zip(floors).map(|(range, floor)| {
             let mut topic = TopicIdentity::default();
             topic.check(&range.log)?;
@@ -317,15 +318,22 @@ impl Follow {
     }
 }
 
-/// Where the last one of the ranges ends that lie below this one in the same log.
-fn floor(range: &ScanRange, ranges: &[ScanRange]) -> i64 {
-    let start = range.start.unwrap_or(i64::MIN);
-    let same_log = ranges
-        .iter()
-        .filter(|other| other.log.path() == range.log.path());
-    let stops = same_log.filter_map(|other| other.stop);
-    stops
-        .filter(|&stop| stop <= start)
-        .max()
-        .unwrap_or(i64::MIN)
+/// Of each range, where the last one of the ranges ends that lie below it in the same log.
+fn floors(ranges: &[ScanRange]) -> Vec<i64> {
+    let mut stops: HashMap<&Path, Vec<i64>> = HashMap::new();
+    for range in ranges {
+        if let Some(stop) = range.stop {
+            stops.entry(range.log.path()).or_default().push(stop);
+        }
+    }
+    for of_a_log in stops.values_mut() {
+        of_a_log.sort_unstable();
+    }
+    let floor = |range: &ScanRange| {
+        let (stops, start) = (stops.get(range.log.path())?, range.start?);
+        let below = stops.partition_point(|&stop| stop <= start);
+        stops.get(below.checked_sub(1)?).copied()
+    };
+    let floors = ranges.iter().map(|range| floor(range).unwrap_or(i64::MIN));
+    floors.collect()
 }
