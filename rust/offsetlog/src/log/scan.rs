@@ -272,7 +272,7 @@ impl Scan {
                 let followed = progress
                     .as_ref()
                     .map(|progress| (range.log.clone(), Arc::clone(progress)));
-                match Cursor::new(range, progress, &self.filter, &self.bad) {
+                match Cursor::new(&range, progress.as_ref(), &self.filter, &self.bad) {
                     Ok(cursor) => self.cursor = Some(cursor),
                     Err(error) => {
                         unless_cut(followed, error)?;

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::log::filter::Filter;
 use crate::log::transactions::{TxnOutcome, TxnOutcomes, TxnOutcomesDamage};
 use crate::log::values::Isolation;
-use crate::log::{Log, View};
+use crate::log::{LOOKS_BETWEEN_MAX, Log, View};
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step, TornTail, Walk};
 use offsetlog_format::BatchHeader;
@@ -69,7 +69,29 @@ pub(super) enum CursorEvent {
 }
 
 impl Cursor {
+    /// Begins a range. Looks again if a writer in another process was found between two states of the log.
     pub(super) fn new(
+        range: &ScanRange,
+        progress: Option<&Arc<Progress>>,
+        filter: &Filter,
+        bad: &CorruptionPolicy,
+    ) -> Result<Self> {
+        let mut looks = 0;
+        loop {
+            let error = match Self::begin(range.clone(), progress.cloned(), filter, bad) {
+                Ok(cursor) => return Ok(cursor),
+                Err(error) => error,
+            };
+            let view = range.log.view();
+            if looks >= LOOKS_BETWEEN_MAX || !view.is_between_states(&error) {
+                return Err(error);
+            }
+            range.log.view_after(&view, error)?;
+            looks += 1;
+        }
+    }
+
+    fn begin(
         range: ScanRange,
         progress: Option<Arc<Progress>>,
         filter: &Filter,

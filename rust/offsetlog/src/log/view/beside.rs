@@ -66,7 +66,8 @@ impl View {
     pub(in crate::log) fn is_between_states(&self, error: &Error) -> bool {
         error.is_missing_file()
             && error.path() == Some(self.directory.path.as_path())
-            && self.is_held()
+            // Whether that writer has it still does not matter: it may just have closed it.
+            && self.directory.disk.stat(&self.directory.path).is_ok()
     }
 
     /// Whether the log seems to end below its start only because a writer is at work: it is writing the batch at the end, or has
