@@ -80,13 +80,23 @@ class _Running:
                 for place, offset in member.poll():
                     self.read.setdefault(place, []).append(offset)
                 self.assigned = sorted(member.assigned())
-                if self._committing is not None:
-                    member.commit(self._committing)
+                if self._committing is not None and self._commits(member, self._committing):
                     self._committing = None
                     self._committed.set()
             member.close()
         except Exception:  # noqa: BLE001  # whatever a client raises is its answer
             self.failed = traceback.format_exc()
+
+    @staticmethod
+    def _commits(member: Member, offsets: dict[Place, int]) -> bool:
+        """Whether it is done. In a rebalance, which may begin at any moment while members come, clients say to poll and to try again."""
+        try:
+            member.commit(offsets)
+        except Exception as error:
+            if "rebalanceinprogress" in f"{type(error).__name__} {error}".lower().replace("_", ""):
+                return False
+            raise
+        return True
 
     def commit(self, offsets: dict[Place, int]) -> None:
         self._committed.clear()
