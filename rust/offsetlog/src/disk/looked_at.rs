@@ -1,5 +1,5 @@
 //! When something on the disk was looked at. Each look-up asks how long ago that was, so the clock must be cheap: the coarse one of
-//! Linux, which is some milliseconds late and costs a fifth.
+//! Linux, which is some milliseconds late.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,8 @@ impl LookedAt {
     }
 }
 
-/// How late the clock is between two of its ticks, which a machine that stands still for a moment may miss; 0 if the system has no coarse clock, or one of more than four milliseconds.
+/// How late the clock is between two of its ticks; a machine that stands still for a moment may miss some. 0 if the system has no coarse
+/// clock, or one whose ticks are more than four milliseconds apart.
 fn late_ns() -> u64 {
     #[cfg(target_os = "linux")]
     {
