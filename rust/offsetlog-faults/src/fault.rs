@@ -64,6 +64,8 @@ pub struct Plan {
     pub short: bool,
     /// Nothing fails, but one bit of what is written is another one on the disk.
     pub flips: bool,
+    /// Nothing fails, but a read gives other bytes than those of any batch, as of a file that is changed meanwhile.
+    pub garbles: bool,
 }
 
 /// A call that failed.
@@ -121,6 +123,7 @@ impl Plan {
             half: false,
             short: false,
             flips: false,
+            garbles: false,
         }
     }
 }
@@ -179,7 +182,7 @@ impl FaultDisk {
         run: impl FnOnce(&dyn Disk) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.0.fault(call, path.to_str().unwrap_or_default()) {
-            Some(plan) if !plan.short && !plan.flips => {
+            Some(plan) if !plan.short && !plan.flips && !plan.garbles => {
                 Err(io::Error::from_raw_os_error(plan.error))
             }
             _ => run(self.0.inner.as_ref()),
@@ -328,7 +331,7 @@ impl FaultFile {
         run: impl FnOnce(&dyn DiskFile) -> io::Result<T>,
     ) -> io::Result<T> {
         match self.faults.fault(call, &self.path) {
-            Some(plan) if !plan.short && !plan.flips => {
+            Some(plan) if !plan.short && !plan.flips && !plan.garbles => {
                 Err(io::Error::from_raw_os_error(plan.error))
             }
             _ => run(self.inner.as_ref()),
@@ -355,6 +358,11 @@ impl DiskFile for FaultFile {
                 Some(plan) if plan.short => {
                     let half = rest.len().div_ceil(2);
                     self.inner.read_at(&mut rest[..half], position)
+                }
+                Some(plan) if plan.garbles => {
+                    let count = self.inner.read_at(rest, position)?;
+                    rest[..count].fill(0xff);
+                    Ok(count)
                 }
                 Some(plan) => Err(io::Error::from_raw_os_error(plan.error)),
                 None => self.inner.read_at(rest, position),

@@ -312,7 +312,10 @@ impl Log {
 
     fn next_view(&self, before: Option<&View>) -> Result<Arc<View>> {
         let next = Arc::new(View::take(&self.0.directory, before)?);
-        *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
+        let mut current = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
+        current.hand_on_damage(&next);
+        *current = Arc::clone(&next);
+        drop(current);
         Ok(next)
     }
 
@@ -325,7 +328,9 @@ impl Log {
     /// compaction and retention, also by another process, delete, shorten and replace files that a view names.
     pub(crate) fn view_after(&self, view: &View, error: Error) -> Result<Arc<View>> {
         if !matches!(error.kind(), ErrorKind::Interrupted) && view.ends_below_start_for_now() {
-            return self.next_view(None);
+            let fresh = self.next_view(None)?;
+            view.hand_on(&error, &fresh);
+            return Ok(fresh);
         }
         if !error.may_be_stale() {
             return Err(error);
@@ -343,6 +348,7 @@ impl Log {
         if was_undisturbed && fresh.has_segments_of(view) && !is_back {
             return Err(error);
         }
+        view.hand_on(&error, &fresh);
         Ok(fresh)
     }
 
@@ -393,8 +399,10 @@ impl Log {
             if held.is_none() {
                 break;
             }
-            if view.is_told_current() {
-                return work(&view);
+            if view.is_told_current()
+                && let Ok(answer) = work(&view)
+            {
+                return Ok(answer);
             }
             drop(held);
             view = self.fresh_view()?;

@@ -182,8 +182,7 @@ fn a_commit_that_fails_is_not_visible() {
             },
             error: 28,
             half: nth % 3 == 0,
-            short: false,
-            flips: false,
+            ..Plan::none()
         };
         let disk = FaultDisk::over(&sim, plan);
         let with = |disk: Arc<dyn offsetlog::disk::Disk>, durable| CommittedOffsetsOptions {

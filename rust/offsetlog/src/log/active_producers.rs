@@ -5,7 +5,7 @@
 use super::transactions::marker_of;
 use super::values::sequence_of;
 use super::{Log, View};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use offsetlog_format::BatchHeader;
 use offsetlog_format::name::SegmentFile;
@@ -215,18 +215,30 @@ impl Log {
             return Ok(None);
         };
         let start = view.log_start_offset;
+        let mut disturbed = None;
         for entry in entries.iter().take(SNAPSHOT_CHECKS) {
             let open = entry.current_transaction_first_offset;
             for (at, must_be_data) in [(entry.last_offset, false), (open, true)] {
-                let is_wrong = at >= offset
-                    || at >= start
-                        && is_batch_of(view, at, entry.producer_id, must_be_data)? == Some(false);
-                if is_wrong {
+                let is_there = if at >= offset {
+                    Some(false)
+                } else if at >= start {
+                    match is_batch_of(view, at, entry.producer_id, must_be_data) {
+                        // The others are looked at too, so that one more look is enough for all.
+                        Err(error) if error.is_corruption() => {
+                            disturbed.get_or_insert(error);
+                            None
+                        }
+                        found => found?,
+                    }
+                } else {
+                    None
+                };
+                if is_there == Some(false) {
                     return Ok(None);
                 }
             }
         }
-        Ok(Some(entries))
+        disturbed.map_or(Ok(Some(entries)), Err)
     }
 }
 
@@ -248,10 +260,11 @@ fn is_batch_of(
         Vec::new(),
         &mut Trace::default(),
     );
-    if found.as_ref().is_err_and(Error::is_corruption) {
-        return Ok(None);
-    }
-    Ok(Some(matches!(found, Ok((_, Found::Batch(header)))
+    let found = match found {
+        Err(error) if view.shows_damage(&error) => return Ok(None),
+        found => found?.1,
+    };
+    Ok(Some(matches!(found, Found::Batch(header)
         if header.producer_id == producer_id
             && header.base_offset.is_some_and(|base| base <= offset)
             && !(must_be_data && header.attributes.is_control()))))

@@ -88,10 +88,13 @@ impl Batches {
     }
 
     fn go_on_in(&mut self, view: Arc<View>) -> Result<()> {
-        if self.start < view.log_start_offset && self.start < self.stop {
-            // Retention deleted the next batches.
-            return Err(self.log.out_of_range(&view, self.start)?);
-        }
+        let (view, ()) = self.log.in_view(view, |view| {
+            if self.start < view.log_start_offset && self.start < self.stop {
+                // Retention deleted the next batches.
+                return Err(self.log.out_of_range(view, self.start)?);
+            }
+            Ok(())
+        })?;
         self.slot = view.floor_slot(self.start);
         self.view = view;
         self.walk = None;

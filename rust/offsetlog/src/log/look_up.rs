@@ -1,7 +1,7 @@
 //! Looks up one record by offset, and fetches stored batches from an offset on.
 
 use super::values::{AbortedTransaction, BatchInfo, Isolation, Location, Record};
-use super::{LOOKS_MAX, Log, View};
+use super::{Log, View};
 use crate::codec::Decompressor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
@@ -10,8 +10,6 @@ use crate::records::Records;
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use offsetlog_format::BatchHeader;
-use std::cell::Cell;
-use std::path::Path;
 use std::sync::PoisonError;
 
 /// Buffers of a look-up, reused by later ones.
@@ -28,12 +26,6 @@ pub struct FetchOptions {
     pub max_bytes: u64,
     /// Which records the caller may read.
     pub isolation: Isolation,
-}
-
-/// Whether two errors tell of the same damage.
-fn is_same(one: &Error, other: &Error) -> bool {
-    let place = |error: &Error| (error.path().map(Path::to_path_buf), error.position());
-    one.kind().code() == other.kind().code() && place(one) == place(other)
 }
 
 impl Default for FetchOptions {
@@ -164,27 +156,14 @@ impl Log {
     /// `OffsetOutOfRange` outside `log_start_offset` to `log_end_offset`; corruption of the first batch; `Io`.
     pub fn fetch(&self, offset: i64, options: &FetchOptions) -> Result<FetchResult> {
         let committed = options.isolation == Isolation::ReadCommitted;
-        // What hides the last stable offset does not prevent a read of uncommitted records. It is damage, and no change of files, when the
-        // same error comes again.
-        let (mut hidden, is_hidden) = (None, Cell::new(false));
-        for _ in 0..LOOKS_MAX {
-            let fetched = self.ask(|view| {
-                let known = hidden.as_ref();
-                let found = match self.last_stable_offset_of(view) {
-                    Err(error) if known.is_some_and(|known| is_same(known, &error)) => Ok(-1),
-                    found => found,
-                };
-                is_hidden.set(found.is_err());
-                self.fetch_in(view, offset, options, found)
-            });
-            match fetched {
-                Err(error) if !committed && is_hidden.get() && error.is_corruption() => {
-                    hidden = Some(error);
-                }
-                fetched => return fetched,
-            }
-        }
-        self.ask(|view| self.fetch_in(view, offset, options, self.last_stable_offset_of(view)))
+        self.ask(|view| {
+            let last_stable_offset = match self.last_stable_offset_of(view) {
+                // It does not prevent a read of uncommitted records.
+                Err(error) if !committed && view.shows_damage(&error) => Ok(-1),
+                found => found,
+            };
+            self.fetch_in(view, offset, options, last_stable_offset)
+        })
     }
 
     fn fetch_in(
@@ -297,7 +276,7 @@ impl Log {
     pub(super) fn out_of_range(&self, view: &View, requested: i64) -> Result<Error> {
         let log_end_offset = match view.end() {
             Ok(end) => end.log_end_offset,
-            Err(error) if error.is_corruption() && requested < view.log_start_offset => view
+            Err(error) if requested < view.log_start_offset && view.shows_damage(&error) => view
                 .segments
                 .last()
                 .map_or(0, |newest| newest.base_offset)

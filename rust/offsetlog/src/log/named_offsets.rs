@@ -227,7 +227,7 @@ impl Log {
         let last = match view.end() {
             Ok(end) => end.leader_epoch,
             // Damage hides it; what can be read of the batches is not asked either.
-            Err(error) if error.is_corruption() => -1,
+            Err(error) if view.shows_damage(&error) => -1,
             Err(error) => return Err(error),
         };
         let known = epochs.latest();

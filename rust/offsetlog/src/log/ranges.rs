@@ -156,7 +156,7 @@ impl Log {
                     if matches!(
                         error.kind(),
                         ErrorKind::Io { .. } | ErrorKind::Interrupted | ErrorKind::Closed
-                    ) =>
+                    ) || error.is_corruption() && !view.shows_damage(&error) =>
                 {
                     Err(error)
                 }
@@ -201,8 +201,9 @@ impl Log {
             if is_damaged {
                 walk_to_damage(view).map_err(|(_, error)| error)?;
             }
-            if limit < log_end_offset {
-                self.fates_error(view, first)?;
+            let is_incomplete = |outcomes: &Arc<TxnOutcomes>| outcomes.is_incomplete();
+            if limit < log_end_offset && stable.outcomes.as_ref().is_some_and(is_incomplete) {
+                return Err(self.outcomes_error(view, first));
             }
         }
         let found = if offset < limit {
@@ -254,7 +255,7 @@ impl Log {
         };
         stable.offset = match bound {
             Ok(bound) => bound.min(end),
-            Err(error) if error.is_corruption() => {
+            Err(error) if view.shows_damage(&error) => {
                 stable.is_hidden = true;
                 -1
             }
@@ -529,11 +530,12 @@ fn extent_of(view: &View) -> Result<Extent> {
 fn readable_end(view: &View) -> Result<(i64, i32, bool)> {
     match view.end() {
         Ok(end) => Ok((end.log_end_offset, end.leader_epoch, false)),
-        Err(error) if error.is_corruption() => {
+        Err(error) if view.shows_damage(&error) => {
             if let Some(&known) = view.damaged_end.get() {
                 return Ok((known, -1, true));
             }
             let known = match walk_to_damage(view) {
+                Err((_, error)) if !view.shows_damage(&error) => return Err(error),
                 Ok(end) | Err((end, _)) => end,
             };
             Ok((*view.damaged_end.get_or_init(|| known), -1, true))

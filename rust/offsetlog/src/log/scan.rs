@@ -358,7 +358,8 @@ impl Scan {
             return Err(error);
         };
         let notes = self.bad.notes() && error.is_corruption();
-        let error = if notes && cursor.is_current {
+        let is_damage = notes && (cursor.is_as_it_was() || cursor.view.shows_damage(&error));
+        let error = if is_damage {
             error
         } else {
             match cursor.retry_in_new_view(error, &mut self.buffer) {

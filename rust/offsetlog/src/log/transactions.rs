@@ -136,17 +136,14 @@ pub(super) fn marker_of(
         // A cleaned marker: the cleaner keeps the batch without its record once the transaction's data are gone.
         return Ok(None);
     }
-    walk.batch()?;
+    // A marker with a flipped bit would show what was aborted, or hide what was committed.
+    if walk.verify(header)?.is_some() {
+        // The unfinished end: no marker so far.
+        walk.step_over(header);
+        return Ok(None);
+    }
     let walk = &*walk;
     let at = |error: Error| walk.place(error).at_offset(header.last_offset);
-    // A marker with a flipped bit would show what was aborted, or hide what was committed.
-    if let Err(error) = header.check_crc(walk.loaded_batch()) {
-        if walk.segment().is_active() {
-            // Perhaps the unfinished end: no marker so far.
-            return Ok(None);
-        }
-        return Err(at(error.into()));
-    }
     let mut decompressor = Decompressor::new();
     let mut records =
         Records::open(header, walk.loaded_batch(), &mut decompressor, limit).map_err(at)?;
@@ -203,6 +200,8 @@ impl Log {
     }
 
     /// How the transactions with records from `from` on ended. Kept with the view, so that scans of one log share the walk.
+    ///
+    /// Fails where bytes were read that another process was changing.
     pub(super) fn txn_outcomes(&self, view: &View, from: i64) -> Result<Arc<TxnOutcomes>> {
         let mut kept = view
             .txn_outcomes
@@ -217,7 +216,7 @@ impl Log {
         let mut txn_outcomes = TxnOutcomes::default();
         let mut last = from;
         if let Err(error) = self.walk_txn_outcomes(view, from, &mut txn_outcomes, &mut last) {
-            if !error.is_corruption() {
+            if !view.shows_damage(&error) {
                 return Err(error);
             }
             txn_outcomes.damage = Some(TxnOutcomesDamage::of(&error, last));
@@ -227,9 +226,11 @@ impl Log {
         Ok(txn_outcomes)
     }
 
-    /// Walks to the damage again, so that its error can be given.
-    pub(super) fn fates_error(&self, view: &View, from: i64) -> Result<()> {
-        self.walk_txn_outcomes(view, from, &mut TxnOutcomes::default(), &mut 0)
+    /// The error of the damage that hides how transactions with records from `from` on ended. Walks to it again.
+    pub(super) fn outcomes_error(&self, view: &View, from: i64) -> Error {
+        let walked = self.walk_txn_outcomes(view, from, &mut TxnOutcomes::default(), &mut 0);
+        // What was found damaged can be read now.
+        walked.map_or_else(|error| error, |()| view.met_two_states())
     }
 
     fn walk_txn_outcomes(
@@ -282,7 +283,7 @@ impl Log {
             .map_or(0, |segment| segment.base_offset);
         let txn_outcomes = self.txn_outcomes(view, first_base)?;
         if txn_outcomes.is_incomplete() {
-            self.fates_error(view, first_base)?;
+            return Err(self.outcomes_error(view, first_base));
         }
         Ok(txn_outcomes.aborted_between(start, stop).collect())
     }

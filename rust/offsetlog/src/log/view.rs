@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::segment::live_offsets::Roll;
 use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
+use beside::Met;
 use listing::{LISTINGS_MAX, Listing, settled_list};
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::leader_epoch::LeaderEpochs;
@@ -86,6 +87,7 @@ pub(crate) struct View {
     is_mixed: AtomicBool,
     /// A segment was opened by its name after a writer in this process may have replaced it.
     is_replaced: AtomicBool,
+    met: Mutex<Met>,
     end: OnceLock<End>,
     /// Where damage in the active segment begins that hides the end: the offset.
     pub(super) damaged_end: OnceLock<i64>,
@@ -295,6 +297,7 @@ impl View {
             is_racy,
             is_mixed: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
+            met: Mutex::default(),
             stamp,
             end: OnceLock::new(),
             damaged_end: OnceLock::new(),
@@ -380,6 +383,19 @@ impl View {
             Source::Mapped(_) => true,
         };
         is_same && !self.is_mixed.load(Ordering::Relaxed)
+    }
+
+    /// Whether an open segment is unchanged, or the active one has grown.
+    pub(super) fn has_only_grown(&self, open: &OpenSegment) -> bool {
+        let has_grown = match &open.source {
+            Source::File(file) => file.stat().is_ok_and(|stat| stat.size > open.stat.size),
+            Source::Mapped(_) => false,
+        };
+        let is_grown_active = open.is_active()
+            && has_grown
+            && self.directory.ends.is_none()
+            && !self.is_mixed.load(Ordering::Relaxed);
+        is_grown_active || self.is_whole(open)
     }
 
     /// Whether a segment of this view was opened by its name after a writer in this process may have replaced it.

@@ -17,6 +17,7 @@
 mod accumulator;
 mod append;
 mod append_failures;
+mod changing;
 mod common;
 mod compaction;
 mod companions;

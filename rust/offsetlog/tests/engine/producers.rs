@@ -1,10 +1,12 @@
 //! Idempotent and transactional producers: what is a duplicate, which sequence follows, what is remembered by whom.
 
 use crate::common::{
-    HOUR, NOW, Place, append, bounds, committed, coordinate, end, file, follow, lead, offsets,
-    produce, sent, values,
+    HOUR, NOW, Place, append, bounds, committed, coordinate, end, file, follow, lead, log_file,
+    offsets, produce, scanned, sent, values,
 };
-use offsetlog::{AppendOptions, LogWriter, MarkerOptions};
+use offsetlog::{
+    AppendOptions, FetchOptions, Isolation, LogWriter, MarkerOptions, OnCorrupt, ScanOptions,
+};
 
 /// Base offset of what a producer's batch got, and whether it was a duplicate; or the kind of the refusal.
 fn sends(
@@ -262,6 +264,45 @@ fn producers_come_back_from_snapshots_or_batches() {
                     "{case}"
                 );
             }
+        }
+    }
+}
+
+/// A marker that cannot be read is not the unfinished end if batches stand behind it: what it aborted is not shown.
+#[test]
+fn a_damaged_marker_in_the_active_segment_hides_what_became_of_its_transaction() {
+    for is_open in [true, false] {
+        let place = Place::new();
+        let log = place.open(&[("index.interval.bytes", "0")]);
+        produce(&log, (7, 0, 0), true, &["aborted"]).unwrap();
+        let marker = end(&log, 7, 0, false).unwrap().base_offset;
+        append(&log, &["behind"]);
+        append(&log, &["end"]);
+        let at = place.batches(0)[0].bytes.len();
+        assert_eq!((marker, committed(&log).len()), (1, 2));
+        if !is_open {
+            log.close().unwrap();
+        }
+        place.edit(&log_file(0), |bytes| bytes[at + 65] ^= 1);
+        let reader = place.reader();
+        for log in is_open.then_some(&*log).into_iter().chain([&reader]) {
+            let read = |on_corrupt| {
+                let options = ScanOptions {
+                    isolation: Isolation::ReadCommitted,
+                    on_corrupt,
+                    ..ScanOptions::default()
+                };
+                scanned(log, &options)
+            };
+            let error = read(OnCorrupt::Raise).unwrap_err();
+            assert_eq!(error.position(), Some(at as u64), "{error}");
+            let seen = read(OnCorrupt::Skip).unwrap();
+            assert_eq!(seen, [(2, "behind".to_owned()), (3, "end".to_owned())]);
+            let fetch = FetchOptions {
+                isolation: Isolation::ReadCommitted,
+                ..FetchOptions::default()
+            };
+            assert!(log.fetch(0, &fetch).unwrap_err().is_corruption());
         }
     }
 }

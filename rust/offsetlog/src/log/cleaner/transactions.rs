@@ -61,11 +61,13 @@ impl<'l> Outcomes<'l> {
         if let Some(known) = self.known.get() {
             return Ok(known);
         }
-        let view = self.log.fresh_view()?;
-        let txn_outcomes = self.log.txn_outcomes(&view, self.from)?;
-        if txn_outcomes.is_incomplete() {
-            self.log.fates_error(&view, self.from)?;
-        }
+        let (view, txn_outcomes) = self.log.in_view(self.log.fresh_view()?, |view| {
+            let txn_outcomes = self.log.txn_outcomes(view, self.from)?;
+            if txn_outcomes.is_incomplete() {
+                return Err(self.log.outcomes_error(view, self.from));
+            }
+            Ok(txn_outcomes)
+        })?;
         let directory = &self.log.0.directory;
         let mut entries = Vec::new();
         for segment in &view.segments {

@@ -45,7 +45,7 @@ pub(super) struct Cursor {
     /// Why the last stable offset is unknown.
     pub(super) lso_error: Option<TxnOutcomesDamage>,
     unchecked_bytes: u64,
-    /// A fresh look after an error found the current segment unchanged, so more damage in it needs no further look.
+    /// A fresh look after an error found the current segment unchanged.
     pub(super) is_current: bool,
     /// Number of newer views taken since the cursor last advanced.
     pub(super) looks: u32,
@@ -104,24 +104,19 @@ impl Cursor {
             (_, start) => start,
         };
         let (view, may_be_old) = newer_view::first(&log, wanted, range.stop, is_committed)?;
-        let (view, stable) = if is_committed {
-            match log.in_view(Arc::clone(&view), |view| log.last_stable_offset_of(view)) {
-                Ok((view, last_stable_offset)) => (view, Ok(last_stable_offset)),
-                Err(error) if bad.notes() && error.is_corruption() => {
-                    (log.view(), Err(TxnOutcomesDamage::of(&error, i64::MIN)))
-                }
-                Err(error) => return Err(error),
-            }
-        } else {
-            (view, Ok(i64::MAX))
-        };
         // The log may have lost its start or its end since: nothing is left out without a word.
-        let start = match log.checked_start(&view, wanted) {
-            Err(error) if bad.notes() && error.is_corruption() => wanted
-                .unwrap_or(view.log_start_offset)
-                .max(view.log_start_offset),
-            checked => checked?,
-        };
+        let (view, (stable, start)) = log.in_view(view, |view| {
+            if bad.notes() {
+                let stable = newer_view::stable_in(&log, view, is_committed)?;
+                return Ok((stable, newer_view::start_in(&log, view, wanted)?));
+            }
+            let stable = if is_committed {
+                log.last_stable_offset_of(view)?
+            } else {
+                i64::MAX
+            };
+            Ok((Ok(stable), log.checked_start(view, wanted)?))
+        })?;
         let stop = range.stop.unwrap_or(i64::MAX);
         let stop = stop.min(*stable.as_ref().unwrap_or(&i64::MAX));
         let lso_error = stable.err();
@@ -298,6 +293,12 @@ impl Cursor {
             statistics.segments += 1;
         }
         Ok(true)
+    }
+
+    /// Whether a look found the current segment unchanged, and it has not changed since: more damage in it needs no further look.
+    pub(super) fn is_as_it_was(&self) -> bool {
+        let open = self.walk.as_ref().map(Walk::segment);
+        self.is_current && open.is_some_and(|open| self.view.has_only_grown(open))
     }
 
     pub(super) fn close(&mut self, buffer: &mut Vec<u8>) {

@@ -8,6 +8,9 @@ impl Cursor {
     /// Skips the damage that the last step met. Returns the hole that it leaves in the requested range, if any.
     pub(super) fn pass_damage(&mut self, error: Error) -> Result<Option<Hole>> {
         let (path, first, passed) = if let Some(walk) = &mut self.walk {
+            if error.path() != Some(walk.segment().path.as_path()) {
+                return Err(error);
+            }
             let first = walk.next_offset();
             (walk.segment().path.clone(), first, walk.pass_damage()?)
         } else {

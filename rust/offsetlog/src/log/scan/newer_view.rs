@@ -29,6 +29,31 @@ pub(super) fn first(
     Ok((log.view_from(start)?, false))
 }
 
+/// The last stable offset for `read_committed`, or the damage that hides it; otherwise the greatest number.
+pub(super) fn stable_in(
+    log: &Log,
+    view: &View,
+    is_committed: bool,
+) -> Result<std::result::Result<i64, TxnOutcomesDamage>> {
+    if !is_committed {
+        return Ok(Ok(i64::MAX));
+    }
+    match log.last_stable_offset_of(view) {
+        Err(error) if view.shows_damage(&error) => Ok(Err(TxnOutcomesDamage::of(&error, i64::MIN))),
+        found => found.map(Ok),
+    }
+}
+
+/// Where a range begins. If damage hides the end, a start behind it may be within the log.
+pub(super) fn start_in(log: &Log, view: &View, wanted: Option<i64>) -> Result<i64> {
+    match log.checked_start(view, wanted) {
+        Err(error) if view.shows_damage(&error) => Ok(wanted
+            .unwrap_or(view.log_start_offset)
+            .max(view.log_start_offset)),
+        checked => checked,
+    }
+}
+
 impl Cursor {
     /// Continues in a newer view if segments were deleted or replaced; otherwise returns `error`.
     pub(super) fn retry_in_new_view(&mut self, error: Error, buffer: &mut Vec<u8>) -> Result<()> {
@@ -76,47 +101,41 @@ impl Cursor {
         Ok(true)
     }
 
-    pub(super) fn go_on_in(&mut self, mut view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn go_on_in(&mut self, view: Arc<View>, buffer: &mut Vec<u8>) -> Result<()> {
         if let Some(progress) = &self.progress
             && view.ends().is_none()
             && let Ok(end) = view.end()
         {
             progress.meet_end(end.log_end_offset);
         }
-        if self.is_committed {
-            // What was cut may have ended transactions, and what stands in its place has transactions of its own.
-            self.txn_outcomes = None;
-            let stable = self.log.in_view(Arc::clone(&view), |view| {
-                self.log.last_stable_offset_of(view)
-            });
-            match stable {
-                Ok((stable_in, stable)) => {
-                    view = stable_in;
-                    // Records that compaction removed may stand behind the old end again.
-                    self.stop = if self.is_open_ended {
-                        stable
-                    } else {
-                        self.stop.min(stable)
-                    };
-                }
-                Err(error) if error.is_corruption() => {
-                    self.lso_error = Some(TxnOutcomesDamage::of(&error, i64::MIN));
-                }
-                Err(error) => return Err(error),
+        // What was cut may have ended transactions, and what stands in its place has transactions of its own.
+        self.txn_outcomes = None;
+        let (log, next, stop) = (&self.log, self.next.max(self.start), self.stop);
+        // Records that compaction removed may stand behind the old end again.
+        let is_open_ended = self.is_open_ended && self.is_committed;
+        let stop_at = |stable: i64| {
+            if is_open_ended {
+                stable
+            } else {
+                stop.min(stable)
             }
-        }
-        let next = self.next.max(self.start);
-        if next < self.stop {
-            if next == self.first {
-                // Nothing was read yet: a start that was cut off is told, as when the scan was made.
-                match self.log.checked_start(&view, Some(next)) {
-                    Err(error) if !error.is_corruption() => return Err(error),
-                    _ => {}
+        };
+        let (view, stable) = log.in_view(view, |view| {
+            let stable = stable_in(log, view, self.is_committed)?;
+            if next < stable.as_ref().map_or(stop, |&stable| stop_at(stable)) {
+                if next == self.first {
+                    // Nothing was read yet: a start that was cut off is told, as when the scan was made.
+                    start_in(log, view, Some(next))?;
+                } else if next < view.log_start_offset {
+                    // Retention deleted the next records.
+                    return Err(log.out_of_range(view, next)?);
                 }
-            } else if next < view.log_start_offset {
-                // Retention deleted the next records.
-                return Err(self.log.out_of_range(&view, next)?);
             }
+            Ok(stable)
+        })?;
+        match stable {
+            Ok(stable) => (self.stop, self.lso_error) = (stop_at(stable), None),
+            Err(damage) => self.lso_error = Some(damage),
         }
         self.may_be_old = false;
         self.start = next;

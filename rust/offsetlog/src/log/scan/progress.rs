@@ -195,7 +195,7 @@ impl Progress {
                 Some(_) if is_same_slot && version == self.version.load(Ordering::Relaxed) => {
                     (log.log_end_offset()?, None)
                 }
-                Some(_) => (log.log_end_offset()?, log.leader_epochs_of(&view).ok()),
+                Some(_) => (log.log_end_offset()?, epochs_of(log)?),
                 None => end_and_epochs(log)?,
             };
             let diverged = epochs.as_ref().and_then(|epochs| looked.diverged(epochs));
@@ -204,12 +204,11 @@ impl Progress {
             let cuts = [lowest, Some(end), diverged, found, looked.met_end];
             let cut = cuts.into_iter().flatten().filter(|&cut| cut < next).min();
             // Below a truncation the epochs are those of before it, in an older view too.
-            let read = cut.and_then(|cut| {
-                let epochs = epochs
-                    .clone()
-                    .or_else(|| log.leader_epochs_of(&view).ok())?;
-                Some((cut - 1, epochs.epoch_of(cut - 1)?))
-            });
+            let epochs_there = match (cut, &epochs) {
+                (Some(_), None) => epochs_of(log)?,
+                _ => epochs.clone(),
+            };
+            let read = cut.and_then(|cut| Some((cut - 1, epochs_there?.epoch_of(cut - 1)?)));
             let is_same = slot.cuts_since(count).0 == count;
             let seen = Seen {
                 slot,
@@ -351,21 +350,35 @@ impl Cursor {
     }
 }
 
-/// The log end offset and the leader epochs of one state; no epochs if they are damaged, too large, or not for this user to read.
+/// The log end offset and the leader epochs of one state.
 fn end_and_epochs(log: &Log) -> Result<(i64, Option<Arc<LeaderEpochs>>)> {
     let found = log.look(|view| {
         let end = view.end()?.log_end_offset;
         Ok((end, Some(log.leader_epochs_of(view)?)))
     });
-    let is_unknown = |error: &Error| match error.kind() {
+    match found {
+        Err(error) if hides_epochs(&error) => {
+            log.look(|view| Ok((view.end()?.log_end_offset, None)))
+        }
+        found => found,
+    }
+}
+
+/// The leader epochs.
+fn epochs_of(log: &Log) -> Result<Option<Arc<LeaderEpochs>>> {
+    match log.look(|view| log.leader_epochs_of(view).map(Some)) {
+        Err(error) if hides_epochs(&error) => Ok(None),
+        found => found,
+    }
+}
+
+/// Whether leader epochs are damaged, too large, or not for this user to read. Files that were only being changed were looked at again
+/// before.
+fn hides_epochs(error: &Error) -> bool {
+    match error.kind() {
         ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
         ErrorKind::Limit { .. } => true,
         _ => error.is_corruption(),
-    };
-    match found {
-        // Files that were only being changed were looked at again before.
-        Err(error) if is_unknown(&error) => log.look(|view| Ok((view.end()?.log_end_offset, None))),
-        found => found,
     }
 }
 

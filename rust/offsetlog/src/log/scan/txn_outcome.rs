@@ -7,6 +7,9 @@ use crate::log::transactions::{TxnOutcome, TxnOutcomes};
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
+/// Each look can find one more place to be damaged.
+const MARKER_LOOKS_MAX: u32 = 100;
+
 impl Cursor {
     /// Returns how the transactions from `from` on ended. `None` if the cursor continues in a fresh view instead: another process may have
     /// cut off a marker meanwhile, and then the last stable offset is lower, too.
@@ -19,7 +22,16 @@ impl Cursor {
         if let Some(known) = known.filter(|txn_outcomes| txn_outcomes.knows(from)) {
             return Ok(Some(Arc::clone(known)));
         }
-        let txn_outcomes = self.log.txn_outcomes(&self.view, from)?;
+        let txn_outcomes = match self.log.txn_outcomes(&self.view, from) {
+            // Not of the batch that the cursor is at.
+            Err(error) if error.is_corruption() && self.marker_looks < MARKER_LOOKS_MAX => {
+                self.marker_looks += 1;
+                let view = self.log.view_after(&self.view, error)?;
+                self.go_on_in(view, buffer)?;
+                return Ok(None);
+            }
+            found => found?,
+        };
         // What a writer of this process cuts is noticed by every step.
         if self.marker_looks < LOOKS_MAX && self.view.ends().is_none() {
             let fresh = self.log.fresh_view()?;
@@ -50,7 +62,7 @@ impl Cursor {
             return Ok(txn_outcome);
         }
         if txn_outcomes.is_incomplete() && !bad.notes() {
-            self.log.fates_error(&self.view, from)?;
+            return Err(self.log.outcomes_error(&self.view, from));
         }
         let damage = txn_outcomes.damage().or(self.lso_error.as_ref());
         let (Some(damage), Some(walk), true) = (damage, &self.walk, bad.notes()) else {

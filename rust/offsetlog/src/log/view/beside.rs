@@ -1,4 +1,5 @@
-//! What a reader's view tells of a writer in another process: whether it is at work, and whether it only appended.
+//! What a reader's view tells of a writer in another process: whether it is at work, whether it only appended, and whether an error tells
+//! of damage or of files that it changes just now.
 
 use super::View;
 use crate::disk::IoCall;
@@ -6,6 +7,8 @@ use crate::error::{Error, Result};
 use crate::log::RACY_WAIT;
 use crate::log::state::{STATE_FILE, read_state};
 use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a reader waits at most for a writer that is changing the bounds, which may read segments for that, and how long between two
@@ -13,7 +16,97 @@ use std::time::{Duration, Instant};
 const WRITER_WAIT: Duration = Duration::from_secs(10);
 const WRITER_LOOK: Duration = Duration::from_millis(5);
 
+/// How many errors are kept with a view.
+const MET_MAX: usize = 1000;
+
+/// Errors of reads that another process may have disturbed: what is met again is damage.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    /// Met in the views before.
+    before: Vec<Place>,
+    /// Met in this one.
+    here: Vec<Place>,
+    /// Met in both.
+    again: Vec<Place>,
+}
+
+/// What an error says, and of which bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    kind: &'static str,
+    path: Option<PathBuf>,
+    position: Option<u64>,
+}
+
+impl Place {
+    fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind().code(),
+            path: error.path().map(Path::to_path_buf),
+            position: error.position(),
+        }
+    }
+}
+
+impl Met {
+    /// Notes an error, and returns whether it was met in a view before.
+    fn note(&mut self, error: &Error) -> bool {
+        let place = Place::of(error);
+        let is_known = self.again.contains(&place);
+        if is_known || self.before.contains(&place) {
+            keep(&mut self.again, place);
+            return true;
+        }
+        keep(&mut self.here, place);
+        false
+    }
+}
+
+fn keep(places: &mut Vec<Place>, place: Place) {
+    if places.len() < MET_MAX && !places.contains(&place) {
+        places.push(place);
+    }
+}
+
 impl View {
+    /// Whether an error tells of damage. If it does not, a file may have been changed while it was read, and the caller passes the error on:
+    /// whoever gave the view looks again in a newer one.
+    ///
+    /// It is damage if nothing has changed since the view was taken, or if it was met in a view before this one too.
+    pub(in crate::log) fn shows_damage(&self, error: &Error) -> bool {
+        error.is_corruption()
+            && ((!self.is_racy && self.is_undisturbed()) || self.met().note(error))
+    }
+
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands on to a newer view what was met in this one, so that what is met again there is damage.
+    pub(in crate::log) fn hand_on(&self, error: &Error, newer: &Self) {
+        let mut places = {
+            let mut met = self.met();
+            met.note(error);
+            [met.before.clone(), met.here.clone()].concat()
+        };
+        let mut met = newer.met();
+        for place in places.drain(..) {
+            keep(&mut met.before, place);
+        }
+    }
+
+    /// Hands on to a newer view of the same log what was found to be damage.
+    pub(in crate::log) fn hand_on_damage(&self, newer: &Self) {
+        let again = self.met().again.clone();
+        newer.met().again = again;
+    }
+
+    /// The error of a read that met two states of the log: whoever gave the view looks again in a newer one.
+    pub(in crate::log) fn met_two_states(&self) -> Error {
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        Error::io(IoCall::Open, &self.directory.path, missing)
+    }
+
     /// Whether this view's segments and bytes are in a later one, as far as names, files and sizes tell: the log was appended to, and
     /// rolled.
     pub(in crate::log) fn has_only_grown_to(&self, later: &Self) -> bool {
@@ -55,13 +148,12 @@ impl View {
         let is_settled = !self.is_racy && self.is_undisturbed();
         // Without a segment it is about to begin again.
         if !is_settled || (is_cut && self.active.is_none() && self.changes_soon()) {
-            let missing = io::Error::from(io::ErrorKind::NotFound);
-            return Err(Error::io(IoCall::Open, &self.directory.path, missing));
+            return Err(self.met_two_states());
         }
         Ok(!is_cut)
     }
 
-    /// Whether this is the error of [`is_empty_at_start`](Self::is_empty_at_start): a writer that is at work again and again leaves its files
+    /// Whether this is the error of [`met_two_states`](Self::met_two_states): a writer that is at work again and again leaves its files
     /// alone in between.
     pub(in crate::log) fn is_between_states(&self, error: &Error) -> bool {
         error.is_missing_file()
