@@ -16,6 +16,9 @@ use arrow_schema::{DataType, Schema};
 use offsetlog_format::Codec;
 use std::sync::Arc;
 
+/// How many rows before it is encoded a row's value is read ahead.
+const ROWS_AHEAD: usize = 2;
+
 /// Options for appending rows.
 #[derive(Debug, Clone, Copy)]
 pub struct ArrowAppendOptions {
@@ -372,6 +375,7 @@ impl ArrowRows {
         for (rows, kept) in std::mem::take(&mut self.batches) {
             let mut headers = Vec::new();
             for at in 0..rows.len() {
+                rows.read_ahead(at + ROWS_AHEAD);
                 let row = rows.row(at, &mut headers);
                 let size = batch.size_bytes() + row.size_bound(&headers);
                 let kept = kept.as_ref().map(|kept| {
