@@ -1,13 +1,12 @@
 //! `Appender`: a partition that is open for appending. Converts, detaches, calls, converts back.
 
-use crate::callback;
 use crate::clock::LogClock;
 use crate::config::{self, Pairs, broker_of};
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
 use crate::options::{AppendValues, MaintainValues, MarkerValues, OpenValues, WriteValues};
+use crate::pushed_records;
 use crate::raise::OrRaise;
-use crate::record::Record;
 use crate::record_arguments::{RecordArguments, checked_epoch};
 use crate::rows;
 use crate::writer::Writer;
@@ -19,10 +18,9 @@ use offsetlog::{
     Compaction, Cut, MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions,
     RecoveryReport, RemovedSegment, WriteOptions,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyTuple};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -70,69 +68,6 @@ pub(crate) fn header_views(headers: &[HeaderRow]) -> Vec<(&[u8], Option<&[u8]>)>
         .iter()
         .map(|(name, value)| (&**name, value.as_deref()))
         .collect()
-}
-
-/// Adds one record as Python code gives it: a value, a pair of key and value, or a [`Record`].
-fn push_record(batch: &mut BatchBuilder, record: &Bound<'_, PyAny>, now: i64) -> PyResult<()> {
-    let py = record.py();
-    let push = |batch: &mut BatchBuilder, timestamp, key: Option<&[u8]>, value: Option<&[u8]>| {
-        batch.push(timestamp, key, value, &[]).or_raise(py)
-    };
-    if record.is_none() {
-        return push(batch, now, None, None);
-    }
-    if let Ok(value) = record.cast::<PyBytes>() {
-        return push(batch, now, None, Some(value.as_bytes()));
-    }
-    if let Ok(pair) = record.cast::<PyTuple>()
-        && pair.len() == 2
-    {
-        let key = pair.get_borrowed_item(0)?;
-        let value = pair.get_borrowed_item(1)?;
-        if let (Ok(key), Ok(value)) = (plain_part(&key), plain_part(&value)) {
-            return push(batch, now, key, value);
-        }
-        let key = part_of(&key, "key")?;
-        let value = part_of(&value, "value")?;
-        return push(batch, now, key.as_deref(), value.as_deref());
-    }
-    if let Ok(record) = record.cast::<Record>() {
-        let record = record.get();
-        let headers = record.header_pairs(py)?;
-        let key = record.key_bytes(py);
-        let value = record.value_bytes(py);
-        let views: Vec<(&[u8], Option<&[u8]>)> = headers
-            .iter()
-            .map(|(name, value)| (name.as_slice(), value.as_deref()))
-            .collect();
-        return batch
-            .push(record.own_timestamp(), key, value, &views)
-            .or_raise(py);
-    }
-    Err(PyTypeError::new_err(format!(
-        "a record must be bytes, None, (key, value) or Record, found {}",
-        record.get_type().name()?
-    )))
-}
-
-/// A key or value that is `bytes` or nothing, where it lies. An error for all else.
-fn plain_part<'a>(part: &'a Bound<'_, PyAny>) -> Result<Option<&'a [u8]>, ()> {
-    match part.cast::<PyBytes>() {
-        Ok(bytes) => Ok(Some(bytes.as_bytes())),
-        Err(_) if part.is_none() => Ok(None),
-        Err(_) => Err(()),
-    }
-}
-
-/// A key or value: `bytes`, a `bytearray`, which is copied, or nothing.
-fn part_of(part: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<PyBackedBytes>> {
-    part.extract().map_err(|_| {
-        let found = part.get_type().name().map(|name| name.to_string());
-        PyTypeError::new_err(format!(
-            "a record's {name} must be bytes or None, found {}",
-            found.unwrap_or_default()
-        ))
-    })
 }
 
 #[pymethods]
@@ -246,14 +181,7 @@ impl Appender {
         };
         // A batch of its own: another thread may append while the records are being read.
         let mut batch = BatchBuilder::new(codec(compression)?, producer);
-        let mut now = None;
-        callback::for_each(records, |record| {
-            let now = match now {
-                Some(now) => now,
-                None => *now.insert(self.clock.told(py)?),
-            };
-            push_record(&mut batch, &record, now)
-        })?;
+        pushed_records::push_all(&mut batch, records, || self.clock.told(py))?;
         let options = AppendOptions {
             leader_epoch,
             flush,

@@ -27,6 +27,7 @@ mod mirror;
 mod old_log;
 mod options;
 mod progress;
+mod pushed_records;
 mod raise;
 mod record;
 mod record_arguments;

@@ -4,6 +4,7 @@
 
 use super::Column;
 use crate::error::{Error, ErrorKind, Result};
+use crate::memory;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
@@ -240,11 +241,6 @@ pub(super) struct Row<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
-/// Of the processor's caches.
-const LINE_BYTES: usize = 64;
-/// In a larger value the processor reads ahead itself.
-const LINES_AHEAD_MAX: usize = 32;
-
 impl Rows {
     /// Takes the columns of `batch`, whose first row is row `first` of the data. Rows of a replica, which keep their offsets,
     /// may have any timestamp, as in a broker's log.
@@ -299,20 +295,12 @@ impl Rows {
         }
     }
 
-    /// Reads a byte of each cache line of a value that is encoded soon, so that its copy does not wait for memory: a copy of a few
-    /// hundred bytes ends before the processor has begun to read ahead. Does nothing behind the last row.
+    /// Reads the value of a row that is encoded soon [ahead](memory::read_ahead). Does nothing behind the last row.
     #[inline]
     pub(super) fn read_ahead(&self, at: usize) {
-        if at >= self.len {
-            return;
+        if at < self.len {
+            memory::read_ahead(self.value.get(at).unwrap_or(&[]));
         }
-        let value = self.value.get(at).unwrap_or(&[]);
-        let mut sum = 0;
-        for line in value.chunks(LINE_BYTES).take(LINES_AHEAD_MAX) {
-            sum ^= line.first().copied().unwrap_or(0);
-        }
-        // Otherwise the compiler would leave the reads out.
-        std::hint::black_box(sum);
     }
 
     /// The first row without a key.
