@@ -396,8 +396,10 @@ class LogDir:
             with self._lent_lock:
                 self._lent.add(log)
             return log
+        known = engine.warnings()
         native = engine.log(topic, partition)
-        for warning in native.warnings():
+        new = (warning for warning in engine.warnings() if warning not in known)
+        for warning in (*new, *native.warnings()):
             logger.warning("%s", warning)
         return Log._of(native, native.path, self._options)  # noqa: SLF001  # same package
 

@@ -154,3 +154,21 @@ def test_lagging_broker_of_three_is_made_up_for_by_the_others(tmp_path: Path) ->
             for golden in named("first-0", "first-1", "first-2"):
                 with log_dir.log(golden.topic, golden.partition) as log:
                     assert rows(log.scan()) == golden.rows
+
+
+def test_a_replica_that_cannot_be_read_is_named(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """It may be the longest one. When it can be read, the next look has it."""
+    segment(log_dirs[0] / "orders-0", 0, *batches_of(3, b"short"))
+    broken = log_dirs[1] / "orders-0"
+    (broken / f"{0:020}.log").mkdir(parents=True)
+    with LogDir.open(log_dirs[:2]) as log_dir:
+        assert {record.value for record in log_dir.log("orders", 0).scan()} == {b"short"}
+        (warning,) = [text for text in caplog.messages if "left out" in text]
+        assert f"the replica in {broken} is left out" in warning
+        assert "perhaps is the longest" in warning
+        shutil.rmtree(broken)
+        segment(broken, 0, *batches_of(5, b"long"))
+        caplog.clear()
+        log_dir.refresh()
+        assert {record.value for record in log_dir.log("orders", 0).scan()} == {b"long"}
+        assert not [text for text in caplog.messages if "left out" in text]

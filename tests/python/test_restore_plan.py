@@ -194,3 +194,15 @@ def test_what_remains_is_in_the_text_below_the_work(tmp_path: Path, capfd: pytes
         (at,) = (number for number, line in enumerate(done) if each.reason in line)
         assert at > restored
         assert [line.strip() for line in done[at + 1 : at + 1 + len(each.commands)]] == list(each.commands)
+
+
+def test_metadata_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """Without it topics that were deleted come back, and their settings are not known."""
+    metadata = old_cluster(tmp_path / "metadata", access=True)
+    whole = restore(metadata, formatted(tmp_path / "one"), new_cluster=True, dry_run=True)
+    assert not [text for text in whole.warnings if "cannot be read" in text]
+    (log,) = metadata.glob("__cluster_metadata-0/*.log")
+    log.unlink()
+    log.mkdir()
+    report = restore(metadata, formatted(tmp_path / "two"), new_cluster=True, dry_run=True)
+    assert any("the cluster's metadata cannot be read" in text for text in report.warnings), report.warnings

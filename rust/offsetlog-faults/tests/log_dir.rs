@@ -8,9 +8,10 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, LogConfig, LogDir, LogDirOptions, MaintainOptions, NewTopic,
-    OpenOptions, Route, ScanOptions,
+    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, MaintainOptions,
+    NewTopic, OpenOptions, Route, ScanOptions,
 };
+use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 use offsetlog_faults::report::scaled;
 use offsetlog_faults::run::{clock, options};
 use offsetlog_faults::sim::{Cut, Fill, Names, SimDisk, World};
@@ -311,4 +312,53 @@ fn power_loss_at_any_change_of_a_log_dir() {
     }
     println!("{states} states of a log dir that lost power");
     assert!(only.is_some() || states > lives * STATES_A_LIFE / 2);
+}
+
+/// Whoever wanted the room is told that another partition could not be synced, and so is whoever asks for everything to be durable.
+#[test]
+fn a_partition_that_was_closed_without_a_sync_is_not_durable() {
+    let sim = SimDisk::new(world());
+    let clock = clock();
+    let disk = FaultDisk::over(&sim, Plan::none());
+    let one = LogDirOptions {
+        max_open_partitions: 1,
+        ..LogDirOptions::default()
+    };
+    let options = options(Arc::new(disk.clone()), &clock);
+    let log_dir = LogDir::open_for_append(&[PLACE], &options, &one).unwrap();
+    let topic = NewTopic {
+        name: "t",
+        partitions: 2,
+        config: LogConfig::default(),
+        topic_id: None,
+    };
+    log_dir.create_topic(&topic).unwrap();
+    let append = |partition| {
+        let mut batch = batch(clock.load(Ordering::SeqCst), 1);
+        log_dir.append(
+            "t",
+            Route::Partition(partition),
+            &mut batch,
+            &AppendOptions::default(),
+        )
+    };
+    append(0).unwrap();
+    log_dir.flush().unwrap();
+    append(0).unwrap();
+    disk.set(Plan {
+        kinds: |call, path| call == Call::Sync && path.contains("/t-0/"),
+        nth: 1,
+        ..Plan::none()
+    });
+    assert!(append(1).is_err(), "t-0 is closed for it");
+    assert!(!disk.failed().is_empty());
+    append(1).unwrap();
+    for _ in 0..2 {
+        let error = log_dir.flush().unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::Poisoned { .. }),
+            "{error}"
+        );
+        assert!(error.path().unwrap().ends_with("t-0"), "{error}");
+    }
 }

@@ -99,7 +99,7 @@ fn plan<P: AsRef<Path>>(
     };
     let mut coordinators = Coordinators::new(&log_dir);
     let found = describe(&log, partition, producer, &mut coordinators)?;
-    let commit = decide(&found, options, coordinators.are_here())?;
+    let commit = decide(&found, options, &coordinators)?;
     let known = coordinators.of(&producer)?;
     let version = known.and_then(|known| known.client_transaction_version);
     let transaction_version = i16::try_from(version.unwrap_or(0)).unwrap_or(0).clamp(0, 2);
@@ -162,7 +162,7 @@ fn append<P: AsRef<Path>>(
 fn decide(
     found: &PartitionProducer,
     options: EndTransactionOptions,
-    state_is_here: bool,
+    coordinators: &Coordinators<'_>,
 ) -> Result<bool> {
     let id = found.transactional_id.as_deref().unwrap_or_default();
     let state = found.state.map(|state| state.to_string());
@@ -191,12 +191,15 @@ fn decide(
             "{}, so nobody can tell from here whether the transaction was committed; if you know, say so: --without-state with --commit or \
              --abort (without_state=True with commit=)",
             match found.standing {
-                _ if !state_is_here => format!("no partition of {STATE_TOPIC} is here"),
+                _ if !coordinators.are_here() => format!("no partition of {STATE_TOPIC} is here"),
                 Standing::Hanging if found.state.is_some() => format!(
                     "the coordinator of {id:?} has another transaction ({state}), and not this one"
                 ),
                 Standing::Hanging => "no coordinator has a transaction of this producer".to_owned(),
-                _ => format!("the partition of {STATE_TOPIC} that would tell is not here"),
+                _ => match coordinators.unread() {
+                    Some(unread) => unread.to_owned(),
+                    None => format!("the partition of {STATE_TOPIC} that would tell is not here"),
+                },
             }
         )),
     }
@@ -236,7 +239,7 @@ pub fn transaction_ends(
             without_state,
             dry_run: true,
         };
-        let commit = decide(&producer, options, coordinators.are_here()).ok();
+        let commit = decide(&producer, options, &coordinators).ok();
         ends.push(TransactionEnd { producer, commit });
     }
     Ok(ends)

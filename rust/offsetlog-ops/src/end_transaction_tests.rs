@@ -142,3 +142,38 @@ fn a_decision_for_the_same_end_is_told_all_the_same() {
     assert!(refused.contains("meanwhile; call again"), "{refused}");
     assert_eq!(place.bytes(), before);
 }
+
+/// A coordinator's partition that cannot be read is not one that is elsewhere.
+#[test]
+fn state_that_cannot_be_read_is_told_as_such() {
+    let place = Place::new();
+    place.decide(PREPARE_COMMIT);
+    let path = place
+        .0
+        .path()
+        .join(format!("{STATE_TOPIC}-0/00000000000000000000.log"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[70] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let partition = TopicPartition {
+        topic: "top".to_owned(),
+        partition: 0,
+    };
+    let how = EndTransactionOptions {
+        commit: Some(false),
+        ..EndTransactionOptions::default()
+    };
+    let planned = plan(
+        &place.paths(),
+        &partition,
+        PRODUCER,
+        how,
+        &OpenOptions::default(),
+    );
+    let told = planned.unwrap_err().to_string();
+    assert!(
+        told.contains("__transaction_state-0 cannot be read"),
+        "{told}"
+    );
+    assert!(!told.contains("is not here"), "{told}");
+}

@@ -399,10 +399,12 @@ impl Log {
             if held.is_none() {
                 break;
             }
-            if view.is_told_current()
-                && let Ok(answer) = work(&view)
-            {
-                return Ok(answer);
+            if view.is_told_current() {
+                match work(&view) {
+                    // A roll does not wait.
+                    Err(error) if error.may_be_stale() => {}
+                    answer => return answer,
+                }
             }
             drop(held);
             view = self.fresh_view()?;

@@ -18,6 +18,8 @@ struct Known {
     by_producer: HashMap<i64, usize>,
     /// Whether no transactional id of the cluster can be missing.
     is_whole: bool,
+    /// A partition that cannot be read, and why.
+    unread: Option<String>,
     warnings: Vec<String>,
 }
 
@@ -44,6 +46,11 @@ impl<'l> Coordinators<'l> {
     /// Whether any partition of `__transaction_state` is here.
     pub(crate) fn are_here(&self) -> bool {
         self.log_dir.topics().contains_key(TOPIC)
+    }
+
+    /// A partition of `__transaction_state` that cannot be read, and why, if one was met.
+    pub(crate) fn unread(&self) -> Option<&str> {
+        self.known.as_ref()?.unread.as_deref()
     }
 
     pub(crate) fn into_warnings(self) -> Vec<String> {
@@ -91,6 +98,9 @@ impl Known {
             transactions,
             by_producer,
             is_whole,
+            unread: unread
+                .first()
+                .map(|unread| format!("{} cannot be read: {}", unread.partition, unread.error)),
             warnings,
         })
     }

@@ -56,6 +56,12 @@ pub(crate) fn find<P: AsRef<Path>>(
         warnings: Vec::new(),
     };
     found.warnings = std::mem::take(&mut found.recreation.warnings);
+    if let Some(error) = &found.recreation.metadata_error {
+        found.warnings.push(format!(
+            "the cluster's metadata cannot be read, so topics that were deleted may come back, settings of topics are those of their \
+             directories, and partitions that no directory shows are not missed: {error}"
+        ));
+    }
     tell_set_aside(&places, how, &mut found.warnings);
     let mut by_topic = by_topic(&places);
     found.has_groups = by_topic.contains_key("__consumer_offsets");

@@ -242,6 +242,10 @@ impl Log {
     ) -> Result<()> {
         let limit = self.0.options.limits.max_decompressed_bytes;
         self.visit_headers(view, from, |header, walk| {
+            if header.last_offset < from {
+                // The walk may begin before. What is damaged there hides nothing that is asked.
+                return Ok(());
+            }
             *last = header.last_offset;
             if header.producer_id < 0 || !header.attributes.is_transactional() {
                 return Ok(());

@@ -2,7 +2,7 @@
 
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Log, ScanOptions, open_in};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -81,10 +81,14 @@ impl LogDir {
             return self.open_one(&path);
         }
         // Nobody waits for this but those who ask for this partition too, and read it themselves.
-        let log = self.longest(paths)?;
+        let (log, failures) = self.longest(paths)?;
+        if !failures.is_empty() {
+            self.warn_of(&wanted, log.path(), &failures);
+        }
         let choice = Chosen {
             path: log.path().to_path_buf(),
-            marks,
+            // One that cannot be read is perhaps the longest, and may be readable the next time without a change of its files.
+            marks: marks.filter(|_| failures.is_empty()),
             doubts,
         };
         self.all_chosen().choices.insert(wanted, choice);
@@ -126,9 +130,24 @@ impl LogDir {
         )
     }
 
-    fn longest(&self, paths: &[PathBuf]) -> Result<Log> {
+    fn warn_of(&self, wanted: &TopicPartition, taken: &Path, failures: &[(PathBuf, Error)]) {
+        let mut listing = self.0.listing_mut();
+        for (path, error) in failures {
+            let warning = format!(
+                "{wanted}: the replica in {} is left out, which cannot be read and perhaps is the longest: {error}; {} is read",
+                path.display(),
+                taken.display()
+            );
+            if !listing.warnings.contains(&warning) {
+                listing.warnings.push(warning);
+            }
+        }
+    }
+
+    /// The longest one that can be read, and why others cannot.
+    fn longest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
         let mut best: Option<(i64, Log)> = None;
-        let mut failure = None;
+        let mut failures = Vec::new();
         for path in paths {
             let opened = self
                 .open_one(path)
@@ -139,14 +158,15 @@ impl LogDir {
                         best = Some((end, log));
                     }
                 }
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) => failures.push((path.clone(), error)),
             }
         }
-        match (best, failure) {
-            (Some((_, log)), _) => Ok(log),
-            (None, Some(error)) => Err(error),
-            (None, None) => Err(Error::argument("paths", "none found")),
-        }
+        let Some((_, log)) = best else {
+            let first = failures.into_iter().next().map(|(_, error)| error);
+            return Err(first.unwrap_or_else(|| Error::argument("paths", "none found")));
+        };
+        Ok((log, failures))
     }
 }
 

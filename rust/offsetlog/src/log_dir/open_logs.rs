@@ -9,6 +9,7 @@ use super::TopicPartition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::LogWriter;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Cell = Arc<Mutex<Held>>;
@@ -43,6 +44,8 @@ struct Slots {
     uses: u64,
     /// No more logs may be opened.
     closed: bool,
+    /// The first log that was closed here and could not be synced: its directory, and why.
+    lost: Option<(PathBuf, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -145,11 +148,37 @@ impl OpenLogs {
                 continue;
             }
             drop(slots);
+            let closing = match &*held {
+                Held::Open(log) => Some(log.clone()),
+                Held::Idle | Held::Gone => None,
+            };
             let closed = close(&mut held, Held::Idle);
+            if let (Err(error), Some(log)) = (&closed, &closing)
+                && !log.is_durable()
+            {
+                let lost = (log.path().to_path_buf(), error.to_string());
+                self.lock().lost.get_or_insert(lost);
+            }
+            drop(closing);
             drop(held);
             drop(cell);
             self.drop_idle(&partition);
             closed?;
+        }
+    }
+
+    /// Fails if a log was closed to make room and could not be synced. Only the caller that wanted the room was told of it, and what was
+    /// appended to that log may be lost.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub(super) fn check_synced(&self) -> Result<()> {
+        match &self.lock().lost {
+            Some((path, error)) => {
+                let first = format!("closing it to make room failed: {error}");
+                Err(Error::new(ErrorKind::Poisoned { first }).at_path(path))
+            }
+            None => Ok(()),
         }
     }
 

@@ -394,9 +394,11 @@ impl LogDir {
     /// partition meanwhile, the close makes it durable.
     ///
     /// # Errors
-    /// The first error of [`LogWriter::flush`].
+    /// The first error of [`LogWriter::flush`]. `Poisoned`, until the log dirs are opened again, after a partition that was closed for
+    /// another one could not be synced: what was appended to it may be lost.
     pub fn flush(&self) -> Result<()> {
-        let logs = self.writer()?.logs.all();
+        let writer = self.writer()?;
+        let logs = writer.logs.all();
         with_each(&logs, |log| match log.flush() {
             Err(error) if is_closed(&error) => {
                 if log.is_durable() || !self.has(log.topic(), log.partition()) {
@@ -406,7 +408,8 @@ impl LogDir {
                 Err(Error::new(ErrorKind::Poisoned { first }).at_path(log.path()))
             }
             flushed => flushed,
-        })
+        })?;
+        writer.logs.check_synced()
     }
 
     /// Closes all partitions cleanly and releases the log dirs. Does nothing for readers or if they are already closed.

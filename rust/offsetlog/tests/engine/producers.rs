@@ -271,15 +271,18 @@ fn producers_come_back_from_snapshots_or_batches() {
 /// A marker that cannot be read is not the unfinished end if batches stand behind it: what it aborted is not shown.
 #[test]
 fn a_damaged_marker_in_the_active_segment_hides_what_became_of_its_transaction() {
-    for is_open in [true, false] {
+    for (is_open, interval) in [(true, "0"), (false, "0"), (true, "4096"), (false, "4096")] {
         let place = Place::new();
-        let log = place.open(&[("index.interval.bytes", "0")]);
+        let log = place.open(&[("index.interval.bytes", interval)]);
         produce(&log, (7, 0, 0), true, &["aborted"]).unwrap();
         let marker = end(&log, 7, 0, false).unwrap().base_offset;
         append(&log, &["behind"]);
+        // Of another transaction, of which all can be read.
+        produce(&log, (8, 0, 0), true, &["committed"]).unwrap();
+        end(&log, 8, 0, true).unwrap();
         append(&log, &["end"]);
         let at = place.batches(0)[0].bytes.len();
-        assert_eq!((marker, committed(&log).len()), (1, 2));
+        assert_eq!((marker, committed(&log).len()), (1, 3));
         if !is_open {
             log.close().unwrap();
         }
@@ -297,7 +300,15 @@ fn a_damaged_marker_in_the_active_segment_hides_what_became_of_its_transaction()
             let error = read(OnCorrupt::Raise).unwrap_err();
             assert_eq!(error.position(), Some(at as u64), "{error}");
             let seen = read(OnCorrupt::Skip).unwrap();
-            assert_eq!(seen, [(2, "behind".to_owned()), (3, "end".to_owned())]);
+            let all = [(2, "behind"), (3, "committed"), (5, "end")];
+            assert_eq!(seen, all.map(|(offset, value)| (offset, value.to_owned())));
+            let behind = ScanOptions {
+                isolation: Isolation::ReadCommitted,
+                on_corrupt: OnCorrupt::Skip,
+                start: Some(2),
+                ..ScanOptions::default()
+            };
+            assert_eq!(scanned(log, &behind).unwrap(), seen);
             let fetch = FetchOptions {
                 isolation: Isolation::ReadCommitted,
                 ..FetchOptions::default()
