@@ -396,7 +396,7 @@ class LogDir:
             with self._lent_lock:
                 self._lent.add(log)
             return log
-        known = engine.warnings()
+        known = set(engine.warnings())
         native = engine.log(topic, partition)
         new = (warning for warning in engine.warnings() if warning not in known)
         for warning in (*new, *native.warnings()):

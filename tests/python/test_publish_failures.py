@@ -544,20 +544,3 @@ def test_the_same_name_when_its_topic_is_gone_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"but topic 't' was made anew"):
         run(place, "named")
     assert found(place) == []
-
-
-def test_a_log_dir_that_is_not_there_is_no_partition_that_is_gone(tmp_path: Path) -> None:
-    """Its disk may be elsewhere just now, with what was published there: a commit is not given up for that."""
-    log_dir = tmp_path / "disk"
-    with LogDir.open(log_dir, "a") as place:
-        place.create_topic("t", 1)
-    target = notes.CommitTarget("t", 0, str(log_dir / "t-0"), 0, 1, 1, 100, 1, ("a",))
-    moving.check(target)
-    log_dir.rename(tmp_path / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="perhaps not mounted") as raised:
-        moving.check(target)
-    assert raised.value.filename == str(log_dir)
-    (tmp_path / "elsewhere").rename(log_dir)
-    shutil.rmtree(log_dir / "t-0")
-    with pytest.raises(LogDirError, match="is gone"):
-        moving.check(target)

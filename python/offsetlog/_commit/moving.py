@@ -114,14 +114,8 @@ def move_to(
 
 
 def check(target: CommitTarget) -> None:
-    """Refuse a partition that is no longer the one that the records were for.
-
-    A log dir that is not there is an ``OSError``: its disk may be elsewhere just now, with all that was published there.
-    """
+    """Refuse a partition that is no longer the one that the records were for."""
     if not os.path.isdir(target.directory):
-        log_dir = os.path.dirname(target.directory)
-        if not os.path.isdir(log_dir):
-            raise FileNotFoundError(errno.ENOENT, "the log dir of a commit is not there, perhaps not mounted", log_dir)
         message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
         raise LogDirError(message, path=target.directory)
     if target.topic_id is not None and (found := topic_id_of(target.directory)) != target.topic_id:

@@ -110,9 +110,7 @@ impl Cursor {
         }
         // What was cut may have ended transactions, and what stands in its place has transactions of its own.
         self.txn_outcomes = None;
-        // A hole that was reported is not reported again.
-        let next = self.next.max(self.start).max(self.reported_up_to);
-        let (log, stop) = (&self.log, self.stop);
+        let (log, next, stop) = (&self.log, self.next.max(self.start), self.stop);
         // Records that compaction removed may stand behind the old end again.
         let is_open_ended = self.is_open_ended && self.is_committed;
         let stop_at = |stable: i64| {
