@@ -10,6 +10,11 @@ const ONGOING: u8 = 1;
 const PREPARE_COMMIT: u8 = 2;
 const PREPARE_ABORT: u8 = 3;
 const NOW: i64 = 1_700_000_000_000;
+const ABORT: EndTransactionOptions = EndTransactionOptions {
+    commit: Some(false),
+    without_state: false,
+    dry_run: false,
+};
 
 /// A log dir with a transaction that its coordinator has open.
 struct Place(tempfile::TempDir);
@@ -85,21 +90,21 @@ impl Place {
         std::fs::read(self.0.path().join("top-0/00000000000000000000.log")).unwrap()
     }
 
-    /// Decides to abort, lets `meanwhile` happen, and appends.
-    fn end(&self, meanwhile: impl FnOnce()) -> Result<(Option<i64>, i64)> {
+    fn plan_abort(&self) -> Result<(EndedTransaction, MarkerOptions)> {
         let partition = TopicPartition {
             topic: "top".to_owned(),
             partition: 0,
         };
-        let how = EndTransactionOptions {
-            commit: Some(false),
-            ..EndTransactionOptions::default()
-        };
-        let (paths, open) = (self.paths(), OpenOptions::default());
-        let (planned, _) = plan(&paths, &partition, PRODUCER, how, &open).unwrap();
+        let open = OpenOptions::default();
+        plan(&self.paths(), &partition, PRODUCER, ABORT, &open)
+    }
+
+    /// Decides to abort, lets `meanwhile` happen, and appends.
+    fn end(&self, meanwhile: impl FnOnce()) -> Result<(Option<i64>, i64)> {
+        let (planned, _) = self.plan_abort().unwrap();
         meanwhile();
-        let log_dir = self.log_dir();
-        let appended = append(&log_dir, &paths, &planned, how, &open);
+        let (log_dir, open) = (self.log_dir(), OpenOptions::default());
+        let appended = append(&log_dir, &self.paths(), &planned, ABORT, &open);
         log_dir.close().unwrap();
         appended
     }
@@ -155,22 +160,7 @@ fn state_that_cannot_be_read_is_told_as_such() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[70] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let partition = TopicPartition {
-        topic: "top".to_owned(),
-        partition: 0,
-    };
-    let how = EndTransactionOptions {
-        commit: Some(false),
-        ..EndTransactionOptions::default()
-    };
-    let planned = plan(
-        &place.paths(),
-        &partition,
-        PRODUCER,
-        how,
-        &OpenOptions::default(),
-    );
-    let told = planned.unwrap_err().to_string();
+    let told = place.plan_abort().unwrap_err().to_string();
     assert!(
         told.contains("__transaction_state-0 cannot be read"),
         "{told}"
