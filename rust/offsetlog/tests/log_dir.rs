@@ -339,3 +339,21 @@ fn upkeep_passes_over_what_another_process_has_deleted() {
     assert_eq!(first.topics()["anew"], [0, 1, 2]);
     assert!(!first.topics().contains_key("gone"));
 }
+
+/// With the same seed the second program draws the names that the first one gave to what waits for its removal.
+#[test]
+fn a_topic_is_deleted_again_under_the_same_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let seeded = LogDirOptions {
+        seed: Some(1),
+        ..LogDirOptions::default()
+    };
+    for _ in 0..3 {
+        let log_dir = open(&paths, &seeded);
+        log_dir.create_topic(&topic("t", 2)).unwrap();
+        append(&log_dir, "t", None, b"v");
+        log_dir.delete_topic("t").unwrap();
+        log_dir.close().unwrap();
+    }
+}

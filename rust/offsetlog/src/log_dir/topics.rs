@@ -12,10 +12,7 @@ use crate::log::{
     write_config,
 };
 use offsetlog_format::internal_topic::METADATA_TOPIC;
-use offsetlog_format::name::{
-    DirectoryState, PARTITION_METADATA, check_topic, directory_name, directory_name_in_state,
-    topics_collide,
-};
+use offsetlog_format::name::{PARTITION_METADATA, check_topic, directory_name, topics_collide};
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
 use offsetlog_format::{PartitionMetadata, Uuid};
 use std::collections::{BTreeSet, HashMap};
@@ -312,7 +309,7 @@ impl LogDir {
         // Appended records no longer need to be durable, but writing must have ended.
         let (held, parents) = writer
             .logs
-            .take_away(&partitions, || self.rename_all(topic, &partitions))?;
+            .take_away(&partitions, || self.rename_all(&partitions))?;
         guard(&writer.router).forget(topic);
         self.sync_parents(&parents)?;
         for (partition, path, lock) in held {
@@ -331,11 +328,7 @@ impl LogDir {
     }
 
     /// Renames the directories of a topic for deletion. Returns their locks and their parent directories.
-    fn rename_all(
-        &self,
-        topic: &str,
-        partitions: &[TopicPartition],
-    ) -> Result<(Vec<Renamed>, Vec<PathBuf>)> {
+    fn rename_all(&self, partitions: &[TopicPartition]) -> Result<(Vec<Renamed>, Vec<PathBuf>)> {
         let writer = self.writer()?;
         let mut held = Vec::new();
         for partition in partitions {
@@ -351,12 +344,8 @@ impl LogDir {
             .saturating_add(writer.options.defaults.file_delete_delay_ms());
         let mut parents = Vec::new();
         for (partition, path, _) in &held {
-            let unique = guard(&writer.router).unique_id();
-            let name =
-                directory_name_in_state(topic, partition.partition, DirectoryState::Delete, unique)
-                    .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;
             let parent = path.parent().unwrap_or(Path::new(""));
-            let target = parent.join(name);
+            let target = self.delete_target(path, partition)?;
             self.disk()
                 .rename(path, &target)
                 .map_err(|error| Error::io(IoCall::Rename, path, error))?;

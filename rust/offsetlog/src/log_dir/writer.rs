@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
 use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in};
 use offsetlog_format::OffsetCheckpointFile;
-use offsetlog_format::name::directory_name;
+use offsetlog_format::name::{DirectoryState, directory_name, directory_name_in_state};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -322,6 +322,22 @@ impl LogDir {
             Ok(Some(log))
         });
         opened.map_err(|error| self.at_first(error))
+    }
+
+    /// The new path of a partition's directory that is to be deleted. A program that opens with the same seed again draws the same ids, so
+    /// names that are taken are passed over.
+    pub(super) fn delete_target(&self, path: &Path, of: &TopicPartition) -> Result<PathBuf> {
+        let writer = self.writer()?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        loop {
+            let (unique, state) = (guard(&writer.router).unique_id(), DirectoryState::Delete);
+            let name = directory_name_in_state(&of.topic, of.partition, state, unique)
+                .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;
+            let target = parent.join(name);
+            if !is_there(self.disk(), &target)? {
+                return Ok(target);
+            }
+        }
     }
 
     /// The current directory of a partition. Lists its topic again if another process removed or moved the directory.
