@@ -100,6 +100,7 @@ struct Faults {
     seen: AtomicU64,
     failed: Mutex<Vec<Failed>>,
     meanwhile: Mutex<Option<(Moment, Work)>>,
+    before: Mutex<Option<(u64, Work)>>,
 }
 
 impl std::fmt::Debug for Faults {
@@ -149,12 +150,18 @@ impl FaultDisk {
             seen: AtomicU64::new(0),
             failed: Mutex::default(),
             meanwhile: Mutex::default(),
+            before: Mutex::default(),
         }))
     }
 
     /// Has `work` done while the next directory is listed: a race that comes out the same each time.
     pub fn while_listing(&self, moment: Moment, work: impl FnOnce() + Send + 'static) {
         *self.0.meanwhile() = Some((moment, Box::new(work)));
+    }
+
+    /// Has `work` done just before the `nth` call of the plan's kinds.
+    pub fn before(&self, nth: u64, work: impl FnOnce() + Send + 'static) {
+        *self.0.before() = Some((nth, Box::new(work)));
     }
 
     /// Another plan; counting begins anew.
@@ -205,6 +212,10 @@ impl Faults {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn before(&self) -> std::sync::MutexGuard<'_, Option<(u64, Work)>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Does what is to be done at this moment. It may list directories itself.
     fn pass_moment(&self, moment: Moment) {
         let work = self.meanwhile().take_if(|(due, _)| *due == moment);
@@ -222,6 +233,10 @@ impl Faults {
         } else {
             self.seen.load(Ordering::SeqCst)
         };
+        let work = self.before().take_if(|(due, _)| counts && *due == number);
+        if let Some((_, work)) = work {
+            work();
+        }
         let fails = plan.nth > 0
             && match plan.lasting {
                 Lasting::Once => counts && number == plan.nth,

@@ -8,6 +8,7 @@ mod listing;
 mod maintain;
 mod metadata;
 mod more_partitions;
+mod new_partitions;
 mod open_logs;
 mod routing;
 mod strays;

@@ -126,6 +126,13 @@ impl Listing {
         self.partitions.entry(partition).or_default().push(path);
     }
 
+    /// Adds partitions that were made here.
+    pub(super) fn add_new(&mut self, made: Vec<(TopicPartition, PathBuf)>) {
+        let made = made.into_iter();
+        self.partitions
+            .extend(made.map(|(partition, path)| (partition, vec![path])));
+    }
+
     /// Whether nothing was found that a log dir, or metadata, consists of.
     pub(super) fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.zookeeper.is_none()

@@ -236,7 +236,7 @@ impl LogDir {
     }
 
     /// Whether a directory has any segment.
-    fn was_used(&self, path: &Path) -> Result<bool> {
+    pub(super) fn was_used(&self, path: &Path) -> Result<bool> {
         let entries = self
             .disk()
             .list(path)

@@ -3,7 +3,7 @@
 //! Source: Kafka's `ReplicationControlManager.createPartitions`, `LogManager`.
 
 use super::writer::guard;
-use super::{LogDir, NewTopic, TopicPartition};
+use super::{LogDir, TopicPartition};
 use crate::disk::{IoCall, read_whole};
 use crate::error::{Error, Result};
 use crate::log::read_config;
@@ -13,7 +13,8 @@ use std::io;
 
 impl LogDir {
     /// Creates the partitions below `partitions` that a topic does not have, with the id and the settings of those that it has. Returns
-    /// the new ones; they are durable when this returns. After an error or a crash on the way, some of them may exist.
+    /// the new ones; they are durable when this returns. After a crash on the way, some of them may exist; after an
+    /// error those that another program has opened meanwhile, or that could not be taken back.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,12 +62,7 @@ impl LogDir {
                 )
             }
         };
-        let new = NewTopic {
-            name: topic,
-            partitions,
-            config: read_config(self.disk(), &first)?.unwrap_or_default(),
-            topic_id,
-        };
+        let config = read_config(self.disk(), &first)?.unwrap_or_default();
         let places = self.places(missing.len() as i32);
         for (&partition, parent) in missing.iter().zip(&places) {
             let shared = self.0.shared.iter();
@@ -79,18 +75,13 @@ impl LogDir {
         for &partition in &missing {
             self.check_partition_absent(topic, partition)?;
         }
-        for (&partition, parent) in missing.iter().zip(&places) {
-            let path = self.make_partition(&new, partition, parent, topic_id)?;
-            let partition = TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            };
-            self.0
-                .listing_mut()
-                .partitions
-                .insert(partition, vec![path]);
-        }
-        self.sync_parents(&places)?;
+        let new = missing.iter().map(|&partition| TopicPartition {
+            topic: topic.to_owned(),
+            partition,
+        });
+        let places: Vec<_> = new.zip(places).collect();
+        let made = self.make_partitions(&places, &config, topic_id)?;
+        self.0.listing_mut().add_new(made);
         guard(&writer.router).forget(topic);
         Ok(missing)
     }

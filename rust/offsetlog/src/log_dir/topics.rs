@@ -5,16 +5,14 @@
 use super::writer::{PendingDelete, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
-use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole, write_whole};
+use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole};
 use crate::error::{Error, Result};
 use crate::log::{
     MetadataMark, Surroundings, check_internal, lock_idle, lock_partition, read_config,
-    write_config,
 };
+use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
-use offsetlog_format::name::{PARTITION_METADATA, check_topic, directory_name, topics_collide};
-use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
-use offsetlog_format::{PartitionMetadata, Uuid};
+use offsetlog_format::name::{check_topic, directory_name, topics_collide};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,8 +70,8 @@ impl ClusterSettings {
 
 impl LogDir {
     /// Creates a topic and returns its id. Puts each partition into the log dir with the fewest partitions. The topic is
-    /// durable when this returns. After a crash on the way, some of its partitions may exist; after an error those that could not be
-    /// removed again, which are empty.
+    /// durable when this returns. Each partition appears whole. After a crash on the way, some may exist; after an error those that
+    /// another program has opened meanwhile, or that could not be taken back.
     ///
     /// # Errors
     /// `Argument` for an invalid name or number, or contradictory settings; `LogDir` if the topic exists, or, as in Kafka, one
@@ -118,31 +116,14 @@ impl LogDir {
         // Two processes may create the same topic.
         let _locks = self.share_all()?;
         self.check_absent(topic)?;
-        let mut made = Vec::new();
-        // Partition 0 is created last: without it, others see that the topic is not complete.
-        for (partition, parent) in (0..topic.partitions).zip(&places).rev() {
-            let done = self.make_partition(topic, partition, parent, Some(topic_id));
-            match done {
-                Ok(path) => made.push((partition, path)),
-                Err(error) => {
-                    for (_, path) in made {
-                        // A partition that cannot be removed is empty.
-                        let _ = remove_all(self.disk(), &path, DEPTH_MAX);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        self.sync_parents(&places)?;
-        let mut listing = self.0.listing_mut();
-        for (partition, path) in made {
-            let partition = TopicPartition {
-                topic: topic.name.to_owned(),
-                partition,
-            };
-            listing.partitions.insert(partition, vec![path]);
-        }
-        drop(listing);
+        // Partition 0 is the last to get its name: without it, others see that the topic is not complete.
+        let partitions = (0..topic.partitions).map(|partition| TopicPartition {
+            topic: topic.name.to_owned(),
+            partition,
+        });
+        let places: Vec<_> = partitions.zip(places).rev().collect();
+        let made = self.make_partitions(&places, &topic.config, Some(topic_id))?;
+        self.0.listing_mut().add_new(made);
         guard(&writer.router).forget(topic.name);
         Ok(topic_id)
     }
@@ -227,52 +208,6 @@ impl LogDir {
             }
         }
         places
-    }
-
-    /// Makes the directory of a partition with its files; after an error it is removed again.
-    pub(super) fn make_partition(
-        &self,
-        topic: &NewTopic<'_>,
-        partition: i32,
-        parent: &Path,
-        topic_id: Option<Uuid>,
-    ) -> Result<PathBuf> {
-        let name = directory_name(topic.name, partition)
-            .map_err(|error| Error::argument("name", error.fault.to_string()))?;
-        let path = parent.join(name);
-        let disk = self.disk();
-        disk.create_directory(&path)
-            .map_err(|error| Error::io(IoCall::Create, &path, error))?;
-        match self.fill_partition(topic, &path, topic_id) {
-            Ok(()) => Ok(path),
-            Err(error) => {
-                // What cannot be removed is empty.
-                let _ = remove_all(disk, &path, DEPTH_MAX);
-                Err(error)
-            }
-        }
-    }
-
-    fn fill_partition(
-        &self,
-        topic: &NewTopic<'_>,
-        path: &Path,
-        topic_id: Option<Uuid>,
-    ) -> Result<()> {
-        let disk = self.disk();
-        if let Some(topic_id) = topic_id {
-            let metadata = PartitionMetadata {
-                version: PARTITION_METADATA_VERSION,
-                topic_id,
-            };
-            let file = path.join(PARTITION_METADATA);
-            write_whole(disk, &file, &metadata.write())
-                .map_err(|failed| Error::failed_call(&file, failed))?;
-        }
-        if topic.config.given().next().is_some() {
-            write_config(disk, path, &topic.config)?;
-        }
-        Ok(())
     }
 
     pub(super) fn sync_parents(&self, parents: &[PathBuf]) -> Result<()> {

@@ -372,11 +372,13 @@ impl LogDir {
 
     /// Lists the partitions of a topic again.
     fn list_again(&self, topic: &str) -> Result<()> {
+        // Held meanwhile: a thread that makes or deletes a topic changes the listing behind the directories, and what was listed between
+        // may not take the place of that.
+        let mut listing = self.0.listing_mut();
         let mut found = Listing::default();
         for path in &self.0.paths {
             found.add(self.disk(), path)?;
         }
-        let mut listing = self.0.listing_mut();
         listing.partitions.retain(|known, _| known.topic != topic);
         let of_topic = found.partitions.into_iter();
         listing
