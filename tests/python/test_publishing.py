@@ -18,7 +18,7 @@ from writing import Clock
 
 from offsetlog import Log, LogConfig, LogDir, WritableLog, commits
 from offsetlog._commit import moving, notes, publishing
-from offsetlog._commit.moving import metadata_among
+from offsetlog._commit.places import metadata_among
 from offsetlog._commit.publishing import commit, finish
 from offsetlog._commit.staging import STAGING, Stage, Staged, targets_of
 from offsetlog.errors import ClusterError, LogLockedError, UnexpectedAppendOffsetError

@@ -19,21 +19,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from offsetlog._commit.notes import Commit, CommitTarget
+from offsetlog._commit.places import SINGLE_REPLICA_OPTION, check, metadata_for
 from offsetlog._log import Log
 from offsetlog._text import counted
 from offsetlog._values import BatchInfo
 from offsetlog._writable_log import WritableLog, moving_note
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, OffsetLogError, UnexpectedAppendOffsetError
 
-__all__ = ["Patience", "Superseded", "digest", "holding", "metadata_among", "move_to", "opened", "prints", "topic_id_of", "why_not"]
+__all__ = ["Patience", "Superseded", "digest", "holding", "move_to", "opened", "prints", "why_not"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
 _FIRST_WAIT, _MOST_WAIT = 0.02, 0.5
-_METADATA = "__cluster_metadata-0"
-# How the engine names what lets a write go on that others' replicas hinder; a job of Spark has an option for it.
+# How the engine names what lets a write go on that others' replicas hinder.
 _ANYWAY = "single_replica=True or --single-replica does it anyway"
-_OPTION = "the option singleReplica = true does it anyway (single_replica=True of offsetlog.spark.write)"
 
 
 class Superseded(Exception):  # noqa: N818  # no error: somebody else has gone on with the commit
@@ -61,17 +60,6 @@ class Print(NamedTuple):
     crc: int
     base_offset: int
     last_offset: int
-
-
-def topic_id_of(directory: str) -> str | None:
-    """Return the id of a partition's topic; ``None`` where it has none."""
-    with Log.open(directory) as log:
-        return log.topic_id
-
-
-def metadata_among(paths: Iterable[str]) -> str | None:
-    """Return the log dir that has the cluster's metadata, which says who else has a replica; ``None`` where none has."""
-    return next((path for path in paths if os.path.isdir(os.path.join(path, _METADATA))), None)  # texts are what is kept
 
 
 def move_to(
@@ -111,18 +99,6 @@ def move_to(
             raise
         log.flush()
         return log.log_end_offset
-
-
-def check(target: CommitTarget) -> None:
-    """Refuse a partition that is no longer the one that the records were for."""
-    if not os.path.isdir(target.directory):
-        message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
-        raise LogDirError(message, path=target.directory)
-    if target.topic_id is not None and (found := topic_id_of(target.directory)) != target.topic_id:
-        message = (
-            f"topic {target.topic!r} was made anew: its id is {found}, with {counted(target.records, 'record')} for {target.topic_id}"
-        )
-        raise LogDirError(message, path=target.directory)
 
 
 @contextmanager
@@ -187,9 +163,10 @@ def opened(directory: str, patience: Patience, failed: threading.Event | None, c
     ------
     ClusterError
         Others have replicas of the partition, and the commit is not to go on in spite of them; the text names Spark's option.
+    OSError
+        The cluster's metadata, which told of that when the commit began, is not there.
     """
-    # The disk with the metadata may be elsewhere by now.
-    metadata = commit.metadata if commit.metadata is not None and os.path.isdir(os.path.join(commit.metadata, _METADATA)) else None
+    metadata = metadata_for(commit, directory)
     wait = _FIRST_WAIT
     while True:
         try:
@@ -208,7 +185,7 @@ def opened(directory: str, patience: Patience, failed: threading.Event | None, c
         with log:
             yield log
     except ClusterError as error:
-        error.args = (str(error).replace(_ANYWAY, _OPTION),)
+        error.args = (str(error).replace(_ANYWAY, SINGLE_REPLICA_OPTION),)
         raise
 
 

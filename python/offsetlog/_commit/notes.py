@@ -59,6 +59,9 @@ class CommitTarget(NamedTuple):
     """The topic's id; ``None`` where it has none, and in notes of version 0."""
     marks: tuple[tuple[int, str], ...] = ()
     """Of each staged log how many batches it has and a digest of their sizes and checksums; none in notes of version 0."""
+    log_dir_inode: int | None = None
+    """Number of the log dir's inode, by which it is known again: of a disk that is not mounted only an empty folder is there.
+    ``None`` in notes of earlier versions."""
 
     @property
     def name(self) -> str:
@@ -255,8 +258,10 @@ def note_of(log_dir: str, name: str) -> Commit | None:
 
 
 def is_same_work(note: Commit, now: Commit | None) -> bool:
-    """Whether the note that is there now wants the same as `note`: that its job was told it failed is no other work."""
-    return now is not None and now._replace(has_failed=note.has_failed, single_replica=note.single_replica) == note
+    """Whether the note that is there now wants the same as `note`: that its job failed, or said more of replicas, is no other work."""
+    if now is None:
+        return False
+    return now._replace(has_failed=note.has_failed, single_replica=note.single_replica, metadata=note.metadata) == note
 
 
 @contextmanager
@@ -466,4 +471,5 @@ def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
         int(fields["end"]),
         None if topic_id is None else str(topic_id),
         tuple((int(batches), str(digest)) for batches, digest in fields.get("marks", ())),
+        None if fields.get("log_dir_inode") is None else int(fields["log_dir_inode"]),
     )

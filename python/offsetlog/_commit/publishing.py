@@ -125,7 +125,7 @@ def commit(
     while True:
         before = note_of(log_dir, name)
         if before is not None and not before.is_published:
-            before = _settle(log_dir, _let(log_dir, before) if single_replica else before, patience, progress)
+            before = _settle(log_dir, _as_given(log_dir, before, metadata, single_replica=single_replica), patience, progress)
         if before is not None and was_done(before, sequence, given):
             discard(staged)
             return False
@@ -526,15 +526,18 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
     return False
 
 
-def _let(log_dir: str, note: Commit) -> Commit:
-    """Let a commit that stopped half-way go on in spite of other replicas, as the job that comes again says so."""
+def _as_given(log_dir: str, note: Commit, metadata: str | None, *, single_replica: bool) -> Commit:
+    """Let a commit that stopped half-way go on as its job says now: in spite of other replicas, or where the metadata is."""
+    wanted = note._replace(
+        single_replica=note.single_replica or single_replica, metadata=note.metadata if metadata is None else metadata
+    )
+    if wanted == note:
+        return note
     with locked(log_dir):
-        now = note_of(log_dir, note.name)
-        if now != note or now.single_replica:
+        if note_of(log_dir, note.name) != note:
             return note
-        note = note._replace(single_replica=True)
-        write(log_dir, note)
-    return note
+        write(log_dir, wanted)
+    return wanted
 
 
 class Fate(enum.Enum):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from offsetlog._commit.moving import check
 from offsetlog._commit.notes import Commit
+from offsetlog._commit.places import check
 from offsetlog._commit.telling import counts, summary, told_contents, when
 from offsetlog._log import Log
 from offsetlog.errors import ConfigError, LogDirError

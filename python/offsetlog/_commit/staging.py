@@ -217,6 +217,7 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
     for each in staged:
         by_directory.setdefault(each.directory, []).append(each)
     targets = []
+    inodes: dict[str, int] = {}
     for directory, of_log in sorted(by_directory.items()):
         with Log.open(directory) as log:
             start, topic_id = log.log_end_offset, log.topic_id
@@ -235,6 +236,22 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
         records, batches, size_bytes = (sum(counts) for counts in zip(*(each[6:9] for each in of_log), strict=True))
         paths = tuple(each.path for each in of_log)
         marks = tuple((each.batches, each.mark) for each in of_log) if all(each.mark for each in of_log) else ()
-        place = of_log[0].topic, of_log[0].partition, directory
-        targets.append(CommitTarget(*place, start, records, batches, size_bytes, len(paths), paths, topic_id=topic_id, marks=marks))
+        log_dir = os.path.dirname(directory)  # as above
+        if log_dir not in inodes:
+            inodes[log_dir] = os.stat(log_dir).st_ino  # as above
+        of_partition = CommitTarget(
+            of_log[0].topic,
+            of_log[0].partition,
+            directory,
+            start,
+            records,
+            batches,
+            size_bytes,
+            len(paths),
+            paths,
+            topic_id=topic_id,
+            marks=marks,
+            log_dir_inode=inodes[log_dir],
+        )
+        targets.append(of_partition)
     return tuple(targets)

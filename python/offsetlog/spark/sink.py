@@ -21,8 +21,8 @@ import pyarrow.compute
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
-from offsetlog._commit.moving import metadata_among, topic_id_of
 from offsetlog._commit.notes import note_of, sweep_ready
+from offsetlog._commit.places import check_log_dirs, metadata_among, topic_id_of
 from offsetlog._commit.publishing import commit, finish, needed_jobs
 from offsetlog._commit.repeated import check_repeated
 from offsetlog._commit.staging import (
@@ -86,11 +86,15 @@ def prepare(settings: SinkSettings) -> None:
         A broker runs on the log dir.
     ConfigError
         A topic that is there has another id than the one that is asked for.
+    OSError
+        A log dir in which a commit of this name was to publish is not there: perhaps its disk is not mounted.
     """
     before = note_of(settings.paths[0], settings.name) if settings.name else None
     if before is not None and before.is_published and before.sequence is None:
         # Before a topic that is gone is made anew.
         check_repeated(before)
+    elif before is not None and not before.is_published:
+        check_log_dirs(before)
     with LogDir.open(settings.paths, "a") as log_dir:
         topics = log_dir.topics()
         for name, wanted in settings.topic_ids:

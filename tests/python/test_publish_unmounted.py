@@ -1,0 +1,217 @@
+"""A job died half-way, and runs again while one of its log dirs is not mounted: its records are not there twice once it is."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from golden import CLEAN
+from test_publish_failures import EXPECTED, ROWS, Died, failing, found, left, run
+
+from offsetlog import Log, LogConfig, LogDir, commits, forget_commit
+from offsetlog._commit.places import metadata_among
+from offsetlog._commit.publishing import commit
+from offsetlog._commit.staging import Stage, Staged
+from offsetlog.errors import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+
+class Places:
+    """Two log dirs. The first has the note and topic `here`, the second has topic `t`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.first, self.second, self.aside = folder / "first", folder / "second", folder / "aside"
+        with LogDir.open(self.first, "a") as log_dir:
+            log_dir.create_topic("here", 3)
+        with LogDir.open(self.second, "a") as log_dir:
+            log_dir.create_topic("t", 3)
+
+    def __str__(self) -> str:
+        return f"{self.first},{self.second}"
+
+    def run(self, kind: str, **given: object) -> None:
+        run(self, kind, **given)  # type: ignore[arg-type]  # its text is the path
+
+    def unmount(self, how: str) -> None:
+        self.second.rename(self.aside)
+        if how == "empty":
+            self.second.mkdir()
+        elif how == "made anew":
+            topic_id = None
+            with LogDir.open(self.aside) as log_dir:
+                topic_id = log_dir.log("t", 0).topic_id
+            with LogDir.open(self.second, "a") as log_dir:
+                log_dir.create_topic("t", 3, topic_id=topic_id)
+
+    def mount(self) -> None:
+        shutil.rmtree(self.second, ignore_errors=True)
+        self.aside.rename(self.second)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.log")}
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "made anew"])
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_it_waits_until_it_is_mounted(tmp_path: Path, kind: str, how: str) -> None:
+    """Whatever was published, and whatever stands in the log dir's place."""
+    died = 0
+    for at in range(1, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        places = Places(folder)
+        with failing(at, Died()) as seen, suppress(Died):
+            places.run(kind)
+        if seen() < at:
+            break
+        notes = commits(places.first)
+        if not notes or notes[0].is_published:
+            continue
+        died += 1
+        places.unmount(how)
+        before = files(folder)
+        for _ in range(2):
+            with pytest.raises(OSError, match="Mount it or move it back") as refused:
+                places.run(kind)
+            assert refused.value.errno == errno.ENODEV
+            assert refused.value.filename == str(places.second)
+        assert commits(places.first) == notes
+        assert {name: text for name, text in files(folder).items() if "staging" not in name} == {
+            name: text for name, text in before.items() if "staging" not in name
+        }
+        # Another topic is nobody's business.
+        places.run("nameless", topic="here", rows=ROWS[:3])
+        assert len(found(places.first, "here")) == 3
+        places.mount()
+        places.run(kind)
+        assert found(places.second) == EXPECTED, at
+        assert not left(places.second), at
+    else:
+        pytest.fail("a commit without an end")
+    assert died >= 3
+
+
+def test_one_that_was_published_is_not_published_again(tmp_path: Path) -> None:
+    """The topic is not made anew either."""
+    places = Places(tmp_path)
+    places.run("named")
+    for how in ("missing", "empty"):
+        places.unmount(how)
+        with pytest.raises(OSError, match="Mount it or move it back"):
+            places.run("named")
+        places.mount()
+        places.run("named")
+        assert found(places.second) == EXPECTED
+    places.unmount("made anew")
+    with pytest.raises(ConfigError, match="t-0 ends at 0 now"):
+        places.run("named")
+
+
+def test_a_nameless_job_is_left_until_it_is_mounted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The next write of anybody takes back what it had published, when it can."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("nameless")
+    (note,) = commits(places.first)
+    places.unmount("empty")
+    with caplog.at_level(logging.WARNING, "offsetlog"):
+        places.run("nameless", topic="here", rows=ROWS[:3])
+    assert "cannot be finished now" in caplog.text
+    assert commits(places.first) == [note]
+    places.mount()
+    places.run("nameless", topic="here", rows=ROWS[3:6])
+    assert not commits(places.first)
+    assert found(places.second) == EXPECTED
+
+
+def test_a_log_dir_that_is_gone_for_good(tmp_path: Path) -> None:
+    """What the error says lets the name be used again."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("named")
+    places.unmount("empty")
+    with pytest.raises(OSError, match="forget NAME --unfinished"):
+        places.run("named")
+    forget_commit(places.first, "day-1", unfinished=True)
+    places.run("named")
+    with LogDir.open([places.first, places.second]) as log_dir:
+        partitions = [("t", number) for number in range(3)]
+        assert sorted((record.value or b"").decode() for record in log_dir.scan(partitions)) == EXPECTED
+
+
+def test_a_log_dir_restored_from_a_backup_goes_on(tmp_path: Path) -> None:
+    """Its folder is another one, and has what was staged."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("named")
+    shutil.copytree(places.second, places.aside)
+    shutil.rmtree(places.second)
+    # Another file may get the number of the one that is gone.
+    (tmp_path / "other").mkdir()
+    places.aside.rename(places.second)
+    places.run("named")
+    assert found(places.second) == EXPECTED
+
+
+def test_a_partition_whose_disk_cannot_be_read_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the disk is no answer."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("named")
+    real = os.stat
+
+    def stat(path: object, *arguments: object, **named: object) -> os.stat_result:
+        if str(path) == str(places.second / "t-1"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, *arguments, **named)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", stat)
+        with pytest.raises(OSError, match="Input/output error"):
+            places.run("named")
+    assert len(commits(places.first)) == 1
+    places.run("named")
+    assert found(places.second) == EXPECTED
+
+
+def test_without_the_metadata_that_told_of_replicas_nothing_goes_on(tmp_path: Path) -> None:
+    """It lies in a folder of its own, which is not there when the commit is to be finished."""
+    folders = [shutil.copytree(CLEAN / name, tmp_path / name) for name in ("log-dir-1", "log-dir-2", "metadata-dir")]
+    place = next(folder for folder in folders if (folder / "g-plain-0").is_dir())
+    metadata, aside = folders[2], tmp_path / "aside"
+    with Log.open(place / "g-plain-0") as log:
+        end = log.log_end_offset
+
+    def staged(attempt: str) -> list[Staged]:
+        stage = Stage("job", attempt)
+        rows = pa.RecordBatch.from_pydict({"value": pa.array([b"a", b"b"])})
+        stage.append("g-plain", 0, str(place / "g-plain-0"), LogConfig(), rows, preserve_offsets=False)
+        return stage.close()
+
+    def again(attempt: str, given: Path) -> bool:
+        return commit(str(place), "job one", None, staged(attempt), metadata=metadata_among([str(given)]))
+
+    with suppress(Died), failing(3, Died()):
+        again("first", metadata)
+    (note,) = commits(place)
+    assert not note.is_published
+    assert note.metadata == str(metadata)
+    metadata.rename(aside)
+    with pytest.raises(OSError, match="nobody can tell whether others have replicas of g-plain-0") as refused:
+        again("second", metadata)
+    assert refused.value.filename == str(metadata)
+    assert commits(place) == [note]
+    with Log.open(place / "g-plain-0") as log:
+        assert log.log_end_offset == end
+    # Where it is now, the job may say.
+    assert not again("third", aside)
+    with Log.open(place / "g-plain-0") as log:
+        assert log.log_end_offset == end + 2
