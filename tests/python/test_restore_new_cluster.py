@@ -415,3 +415,16 @@ def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
         check(each, into / name)
     leftover = {place.name for place in into.iterdir() if place.is_dir()} - golden.keys()
     assert all(name.endswith("-delete") for name in leftover), leftover
+
+
+def test_coordinators_that_cannot_be_read_may_know_greater_producer_ids(tmp_path: Path) -> None:
+    """Without the cluster's metadata the ids of producers that wrote nothing are only there."""
+    sources = [shutil.copytree(path, tmp_path / path.name) for path in CLEAN_LOG_DIRS]
+    for log in tmp_path.glob("*/__transaction_state-1/*.log"):
+        text = bytearray(log.read_bytes())
+        text[70] ^= 1
+        log.write_bytes(text)
+    report = restore(sources, formatted(tmp_path / "new"), topics=["g-plain"], new_cluster=True, dry_run=True)
+    assert any(warning.startswith("__transaction_state-1 cannot be read, and may know producer ids") for warning in report.warnings)
+    whole = restore(CLEAN_LOG_DIRS, formatted(tmp_path / "other"), topics=["g-plain"], new_cluster=True, dry_run=True)
+    assert not any("producer ids" in warning for warning in whole.warnings)

@@ -215,7 +215,8 @@ pub struct TransactionEnd {
 }
 
 /// Says how open transactions of a partition end for readers, without ending them: as [`end_transaction`] ends them, what is ongoing by an
-/// abort. `without_state` aborts those of which no coordinator's record tells. Reads `__transaction_state` once.
+/// abort. `without_state` aborts those of which no coordinator's record tells, unless a partition of `__transaction_state` is here and cannot
+/// be read: it may tell of a commit. Reads `__transaction_state` once.
 ///
 /// # Errors
 /// Those of reading `__transaction_state` and the partition.
@@ -236,7 +237,7 @@ pub fn transaction_ends(
         let is_decided = producer.standing == Standing::Committing;
         let options = EndTransactionOptions {
             commit: (!is_decided).then_some(false),
-            without_state,
+            without_state: without_state && coordinators.unread().is_none(),
             dry_run: true,
         };
         let commit = decide(&producer, options, &coordinators).ok();

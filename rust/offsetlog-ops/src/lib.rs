@@ -35,7 +35,7 @@ pub use identity::{DirectoryIdentity, DirectoryKind, Identity, Outcome, identity
 pub use producers::{PartitionProducer, ProducerList, ProducersOptions, Standing, producers};
 pub use prometheus::groups_prometheus;
 pub use recreation::{Recreation, TopicToMake, recreation};
-pub use replicas::{ChosenReplica, Replica, choose_replica};
+pub use replicas::{ChosenReplica, Replica, UnopenedReplica, choose_replica};
 pub use reset::{Refused, ResetPlan, reset_plan};
 pub use restore::name_matches;
 pub use restore::{

@@ -43,6 +43,15 @@ pub struct ChosenReplica {
     pub other_logs: Vec<Log>,
 }
 
+/// A replica that cannot be opened: what it has is not known.
+#[derive(Debug)]
+pub struct UnopenedReplica {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Why.
+    pub error: Error,
+}
+
 /// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be
 /// read, then that offsets are missing before the fewest segments, then the order given.
 /// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of the last segment with any, where damage hides
@@ -53,13 +62,16 @@ pub struct ChosenReplica {
 pub fn choose_replica<P: AsRef<Path>>(
     paths: &[P],
     options: &OpenOptions,
-) -> Result<(Option<ChosenReplica>, Vec<Error>)> {
+) -> Result<(Option<ChosenReplica>, Vec<UnopenedReplica>)> {
     let (mut all, mut failures) = (Vec::new(), Vec::new());
     for path in paths {
         match Replica::open(path.as_ref(), options) {
             Ok(replica) => all.push(replica),
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => failures.push(error),
+            Err(error) => failures.push(UnopenedReplica {
+                path: path.as_ref().to_path_buf(),
+                error,
+            }),
         }
     }
     all.sort_by_key(|replica| replica.end_is_hidden);

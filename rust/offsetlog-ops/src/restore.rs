@@ -127,7 +127,7 @@ pub struct PartitionToRestore {
     /// The replica that is taken: that of the greatest leader epoch, and of those the longest. Where that one fails while it is read, the
     /// next best.
     pub source: PathBuf,
-    /// The other replicas, and what each has less, or how it failed. They fill the holes of the first, where they have the very batches.
+    /// The other replicas, and what each has less, or how it failed, or why it cannot be opened. They fill the holes of the first, where they have the very batches.
     pub other_replicas: Vec<(PathBuf, String)>,
     /// The new directories, one a replica, with their brokers.
     pub into: Vec<(Option<i32>, PathBuf)>,
@@ -158,7 +158,7 @@ pub struct PartitionToRestore {
     failed: Vec<FailedReplica>,
     /// What the replica has that is taken.
     extent: Option<Extent>,
-    /// Whether one that failed had more of what is to be restored.
+    /// Whether one that failed had more of what is to be restored, or one that cannot be opened may have.
     falls_short: bool,
 }
 
@@ -310,7 +310,9 @@ impl RestorePlan {
         let told = known.and_then(|known| known.next_producer_id);
         plan.next_producer_id = match told {
             Some(next) => next,
-            None if targets.kind == Target::NewCluster => next_producer_id(sources, options)?,
+            None if targets.kind == Target::NewCluster => {
+                next_producer_id(sources, options, &mut plan.warnings)?
+            }
             None => 0,
         };
         plan.remaining = remains::list(&plan, &found, &targets, &retention);
@@ -343,6 +345,7 @@ impl RestorePlan {
             }
             let mut partitions = BTreeMap::new();
             for (number, source) in &topic.partitions {
+                self.warn_of_settings(source);
                 let placed = targets.place(topic, *number, source, how, &self.options);
                 if let Ok(placed) = &placed {
                     let nodes = placed.replicas.iter().filter_map(|(node, _)| *node);
@@ -417,7 +420,21 @@ impl RestorePlan {
         planned
     }
 
-    /// Whether something is not restored: a partition that is missing, refused or failed, or records that were lost.
+    /// Only into a folder the settings that offsetlog stored go along.
+    fn warn_of_settings(&mut self, source: &SourcePartition) {
+        if self.target == Target::Folder
+            && let Err(error) = source.log.stored_config()
+            && error.is_corruption()
+        {
+            self.warnings.push(format!(
+                "{}: its settings cannot be read, and are not restored: {error}",
+                source.path.display()
+            ));
+        }
+    }
+
+    /// Whether something is not restored: a partition that is missing, refused or failed, records that were lost, or a replica that cannot
+    /// be opened and may have more than the one that is taken.
     #[must_use]
     pub fn has_losses(&self) -> bool {
         let is_lost = |each: &PartitionToRestore| match &each.state {
@@ -441,8 +458,18 @@ impl RestorePlan {
 }
 
 /// The id after the greatest that a coordinator among the sources knows: ids whose producers have written nothing are in no batch.
-fn next_producer_id<P: AsRef<Path>>(sources: &[P], options: &OpenOptions) -> Result<i64> {
-    let (known, _, _) = LogDir::open(sources, options)?.transactions()?;
+fn next_producer_id<P: AsRef<Path>>(
+    sources: &[P],
+    options: &OpenOptions,
+    warnings: &mut Vec<String>,
+) -> Result<i64> {
+    let (known, _, unread) = LogDir::open(sources, options)?.transactions()?;
+    warnings.extend(unread.iter().map(|unread| {
+        format!(
+            "{} cannot be read, and may know producer ids above those of the restored records: the new cluster may give them out again: {}",
+            unread.partition, unread.error
+        )
+    }));
     let greatest = known.iter().map(|each| each.producer_id).max();
     Ok(greatest.unwrap_or(-1).saturating_add(1))
 }

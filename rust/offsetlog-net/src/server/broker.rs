@@ -123,6 +123,15 @@ impl Broker {
                 unread.partition, unread.error
             )
         }));
+        if options.open_transactions != OpenTransactions::Wait {
+            let (_, _, unread) = log_dir.transactions()?;
+            warnings.extend(unread.iter().map(|unread| {
+                format!(
+                    "open transactions wait of which no coordinator's record tells: {} may tell of them, and cannot be read: {}",
+                    unread.partition, unread.error
+                )
+            }));
+        }
         let cluster = Cluster::open(&log_dir, &options, &groups, &mut warnings)?;
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
         let catalog = Catalog::read(&log_dir, &cluster.surroundings(), &options, None);

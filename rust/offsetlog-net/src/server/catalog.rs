@@ -411,31 +411,42 @@ impl Reader<'_> {
         let options = self.log_dir.options();
         // A directory of an earlier topic of this name is no replica.
         let wanted = registered.map(|topic| topic.topic_id);
-        let is_of = |path: &PathBuf, wanted| {
-            let found = Log::open(path, options).and_then(|log| log.topic_id());
-            matches!(found, Ok(Some(id)) if id == wanted)
-        };
-        let (own, foreign): (Vec<&PathBuf>, Vec<&PathBuf>) = match wanted {
-            Some(wanted) if paths.iter().any(|path| is_of(path, wanted)) => {
-                paths.iter().partition(|path| is_of(path, wanted))
+        let mut own: Vec<&PathBuf> = paths.iter().collect();
+        let mut foreign = Vec::new();
+        if let Some(wanted) = wanted {
+            let ids: Vec<Result<Option<Uuid>>> = paths
+                .iter()
+                .map(|path| Log::open(path, options).and_then(|log| log.topic_id()))
+                .collect();
+            if ids
+                .iter()
+                .any(|id| matches!(id, Ok(Some(id)) if *id == wanted))
+            {
+                own.clear();
+                for (path, id) in paths.iter().zip(ids) {
+                    match id {
+                        Ok(Some(id)) if id == wanted => own.push(path),
+                        Ok(_) => foreign.push((path, "is of an earlier topic of this name".to_owned())),
+                        Err(error) => foreign.push((
+                            path,
+                            format!("may be of an earlier topic of this name: its id cannot be read: {error}"),
+                        )),
+                    }
+                }
             }
-            _ => (paths.iter().collect(), Vec::new()),
-        };
+        }
         let (chosen, mut failures) = choose_replica(&own, options)?;
         let Some(chosen) = chosen else {
-            return Err(failures.pop().unwrap_or_else(|| {
-                Error::log_dir(Path::new(name), "no directory of it is among the log dirs")
-            }));
+            return Err(failures.pop().map_or_else(
+                || Error::log_dir(Path::new(name), "no directory of it is among the log dirs"),
+                |failed| failed.error,
+            ));
         };
         let (log, mut others) = readable_furthest(chosen, options)?;
-        others.extend(foreign.into_iter().map(|path| {
-            let why = "is of an earlier topic of this name".to_owned();
-            (path.clone(), why)
-        }));
-        others.extend(failures.into_iter().map(|error| {
-            let path = error.path().map(Path::to_path_buf).unwrap_or_default();
-            (path, error.to_string())
-        }));
+        let foreign = foreign.into_iter();
+        others.extend(foreign.map(|(path, why)| (path.clone(), why)));
+        let failures = failures.into_iter();
+        others.extend(failures.map(|failed| (failed.path, failed.error.to_string())));
         Ok((log, others))
     }
 }

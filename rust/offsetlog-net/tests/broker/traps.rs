@@ -578,9 +578,40 @@ fn open_transactions_are_decided_by_their_state() {
         },
         ..ServeOptions::default()
     };
-    let broker = Broker::open(&paths, options).unwrap();
+    let broker = Broker::open(&paths, options.clone()).unwrap();
     let (seen, end, _) = read_all(&mut Client::new(&broker), &fetch);
     assert_eq!((seen.len(), end), (187, 394));
+
+    // A coordinator's partition that cannot be read may tell of a commit.
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-2/g-txn-0",
+        "kafka-4.3.0/clean/log-dir-1/__transaction_state-0",
+        "kafka-4.3.0/clean/log-dir-1/__transaction_state-1",
+    ]);
+    for number in 0..2 {
+        let state = format!("__transaction_state-{number}/{:020}.log", 0);
+        let mut bytes = std::fs::read(folder.path().join(&state)).unwrap();
+        bytes[70] ^= 1;
+        std::fs::write(folder.path().join(&state), bytes).unwrap();
+    }
+    let broker = Broker::open(&[folder.path()], options).unwrap();
+    let (seen, end, error) = read_all(&mut Client::new(&broker), &fetch);
+    assert!(
+        seen.len() < 187 && end < 394 && error == 0,
+        "{} {end}",
+        seen.len()
+    );
+    let report = broker.report();
+    let told = report.warnings.iter().any(|warning| {
+        warning.starts_with("open transactions wait") && warning.contains("__transaction_state-0")
+    });
+    assert!(told, "{:?}", report.warnings);
+    let topic = report.topics.iter().find(|topic| topic.name == "g-txn");
+    let open = &topic.unwrap().partitions[0].open_transactions;
+    assert!(
+        !open.is_empty() && open.iter().all(|each| each.commit.is_none()),
+        "{open:?}"
+    );
 }
 
 #[test]

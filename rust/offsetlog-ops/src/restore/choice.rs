@@ -1,7 +1,7 @@
 //! Which replica of a partition is restored: the best one, and in its place the next best where that fails while it is read.
 
 use super::RestoreOptions;
-use crate::replicas::{ChosenReplica, Extent, choose_replica, readable};
+use crate::replicas::{ChosenReplica, Extent, UnopenedReplica, choose_replica, readable};
 use crate::salvage::everything;
 use offsetlog::disk::IoCall;
 use offsetlog::{
@@ -22,6 +22,8 @@ pub(crate) struct SourcePartition {
     pub(crate) other_logs: Vec<Log>,
     /// Those of them that were better, and failed.
     pub(crate) failed: Vec<FailedReplica>,
+    /// Whether there are others that cannot be opened: they may have more.
+    pub(crate) has_unopened: bool,
     pub(crate) log_start_offset: i64,
     /// What the replica has.
     pub(crate) extent: Extent,
@@ -42,7 +44,7 @@ pub(crate) struct SourcePartition {
 }
 
 impl SourcePartition {
-    /// Whether one that failed had more of what is to be restored.
+    /// Whether one that failed had more of what is to be restored, or one that cannot be opened may have.
     pub(crate) fn falls_short(&self) -> bool {
         let own = if self.is_cut { self.stop } else { i64::MAX };
         let is_more = |failed: &FailedReplica| {
@@ -50,7 +52,7 @@ impl SourcePartition {
             failed.extent.leader_epoch > self.extent.leader_epoch
                 || failed.extent.end.min(stop) > self.extent.end.min(stop)
         };
-        self.failed.iter().any(is_more)
+        self.has_unopened || self.failed.iter().any(is_more)
     }
 }
 
@@ -91,9 +93,13 @@ pub(super) fn choose(
         let place = || rest.first().map(|path| (*path).clone()).unwrap_or_default();
         let (chosen, mut failures) =
             choose_replica(&rest, options).map_err(|error| (place(), error))?;
-        warnings.extend(failures.iter().map(|error| format!("left out: {error}")));
+        warnings.extend(
+            failures
+                .iter()
+                .map(|failed| format!("left out: {}", failed.error)),
+        );
         let Some(chosen) = chosen else {
-            let last = failures.pop().map(|error| (place(), error));
+            let last = failures.pop().map(|failed| (failed.path, failed.error));
             return first.or(last).map_or(Ok(None), Err);
         };
         let (path, log) = (chosen.best.path.clone(), chosen.best.log.clone());
@@ -105,6 +111,11 @@ pub(super) fn choose(
                     source.other_logs.push(each.log.clone());
                 }
                 source.failed = failed;
+                source.has_unopened = !failures.is_empty();
+                for UnopenedReplica { path, error } in failures {
+                    let told = format!("cannot be opened, and may have more: {error}");
+                    source.others.push((path, told));
+                }
                 return Ok(Some(source));
             }
             Err(error) if has_failed(&log, &error) => {
@@ -210,6 +221,7 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         others,
         other_logs,
         failed: Vec::new(),
+        has_unopened: false,
         log_start_offset,
         extent,
         stop,

@@ -305,3 +305,48 @@ fn a_best_replica_that_fails_while_the_plan_is_made_is_left_out() {
         }
     }
 }
+
+/// Nobody knows what it has: the exit status says so too, and the second call.
+#[test]
+fn a_replica_that_cannot_be_opened_may_have_more() {
+    let place = that_differ();
+    for call in 1..=2 {
+        let (disk, options) = failing();
+        disk.set(Plan {
+            kinds: |call, path| is_reading(call) && path.contains("/one/orders-0/"),
+            ..of_one(1)
+        });
+        let mut plan = place.plan_into("new", &RestoreOptions::default(), &options);
+        plan.run(None).unwrap();
+        assert!(!disk.failed().is_empty());
+        assert_eq!(replica_of(&plan.partitions[0].source), "two");
+        assert_eq!(place.rows("new"), place.rows("two"));
+        let is_there = matches!(state(&plan), PartitionState::There);
+        assert_eq!(is_there, call == 2, "{:?}", state(&plan));
+        let others = &plan.partitions[0].other_replicas;
+        assert!(
+            others.iter().any(|(path, less)| replica_of(path) == "one"
+                && less.starts_with("cannot be opened, and may have more")),
+            "{others:?}"
+        );
+        assert!(plan.has_losses());
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_told() {
+    let place = Place::new();
+    place.append("one", 6, "value", 0);
+    place.copy("one", "two");
+    for each in ["one", "two"] {
+        std::fs::write(place.of(each).join(".offsetlog.config"), b"\x00\xff").unwrap();
+    }
+    let options = OpenOptions::default();
+    let mut plan = place.plan_into("new", &RestoreOptions::default(), &options);
+    plan.run(None).unwrap();
+    assert_eq!(place.rows("new"), place.rows("one"));
+    let told = plan.warnings.iter().any(|warning| {
+        warning.contains("one/orders-0: its settings cannot be read, and are not restored")
+    });
+    assert!(told, "{:?}", plan.warnings);
+}

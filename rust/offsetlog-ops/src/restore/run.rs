@@ -146,6 +146,7 @@ impl RestorePlan {
             source.path.display(),
             source.extent.less(extent)
         ));
+        self.warn_of_settings(&source);
         each.take(source);
         Ok(true)
     }

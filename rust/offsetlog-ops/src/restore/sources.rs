@@ -249,6 +249,15 @@ fn topic(
                 place.path.display()
             ));
         }
+        for (place, error) in own
+            .iter()
+            .filter_map(|place| Some((place, place.topic_id.as_ref().err()?)))
+        {
+            found.warnings.push(format!(
+                "{} is taken for a replica of this topic, and may be of an earlier one: its topic id cannot be read: {error}",
+                place.path.display()
+            ));
+        }
         let paths = live_ones(&own);
         match choice::choose(&paths, Vec::new(), how, options, &mut found.warnings) {
             Ok(Some(chosen)) => drop(topic.partitions.insert(partition, chosen)),
