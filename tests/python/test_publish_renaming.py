@@ -18,6 +18,7 @@ from writing import Clock, environment
 
 from offsetlog import Log, LogDir, WritableLog, commits, verify
 from offsetlog._commit import moving
+from offsetlog._commit.notes import make_id_of_log_dir
 from offsetlog._commit.publishing import commit, finish
 from offsetlog._commit.staging import Staged
 from offsetlog._writable_log import moving_note
@@ -44,6 +45,8 @@ def made(place: Path) -> Path:
     with LogDir.open(place, "a", clock=Clock()) as log_dir:
         log_dir.create_topic("t", 2, config={"internal.segment.bytes": SEGMENT_BYTES})
         log_dir.append("t", b"before", partition=0)
+    # The calls that are counted are those of the commit.
+    make_id_of_log_dir(str(place))
     return place
 
 

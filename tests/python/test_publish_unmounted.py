@@ -15,10 +15,12 @@ from golden import CLEAN
 from test_publish_failures import EXPECTED, ROWS, Died, failing, found, left, run
 
 from offsetlog import Log, LogConfig, LogDir, commits, forget_commit
+from offsetlog._commit import notes
 from offsetlog._commit.places import metadata_among
 from offsetlog._commit.publishing import commit
 from offsetlog._commit.staging import Stage, Staged
 from offsetlog.errors import ConfigError
+from offsetlog.spark.write import _published_even_so
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -53,6 +55,25 @@ class Places:
     def mount(self) -> None:
         shutil.rmtree(self.second, ignore_errors=True)
         self.aside.rename(self.second)
+
+    def spread(self) -> None:
+        """Make topic `t` anew, with partitions in both."""
+        for place, topic in ((self.first, "here"), (self.second, "t")):
+            with LogDir.open(place, "a") as log_dir:
+                log_dir.delete_topic(topic)
+        with LogDir.open([self.first, self.second], "a") as log_dir:
+            log_dir.create_topic("t", 3)
+        assert any(self.first.glob("t-?"))
+        assert any(self.second.glob("t-?"))
+
+    def found(self) -> list[str]:
+        with LogDir.open([self.first, self.second]) as log_dir:
+            partitions = [("t", number) for number in log_dir.topics()["t"]]
+            return sorted((record.value or b"").decode() for record in log_dir.scan(partitions))
+
+
+def told_by(error: Exception) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -138,13 +159,11 @@ def test_a_log_dir_that_is_gone_for_good(tmp_path: Path) -> None:
     with suppress(Died), failing(4, Died()):
         places.run("named")
     places.unmount("empty")
-    with pytest.raises(OSError, match="forget NAME --unfinished"):
+    with pytest.raises(OSError, match="forget 'job day-1' --unfinished"):
         places.run("named")
     forget_commit(places.first, "day-1", unfinished=True)
     places.run("named")
-    with LogDir.open([places.first, places.second]) as log_dir:
-        partitions = [("t", number) for number in range(3)]
-        assert sorted((record.value or b"").decode() for record in log_dir.scan(partitions)) == EXPECTED
+    assert places.found() == EXPECTED
 
 
 def test_a_log_dir_restored_from_a_backup_goes_on(tmp_path: Path) -> None:
@@ -215,3 +234,124 @@ def test_without_the_metadata_that_told_of_replicas_nothing_goes_on(tmp_path: Pa
     assert not again("third", aside)
     with Log.open(place / "g-plain-0") as log:
         assert log.log_end_offset == end + 2
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_nothing_more_is_published_while_a_part_is_not_mounted(tmp_path: Path, how: str) -> None:
+    """By whoever goes on with it; and nobody makes anew what is not there."""
+    for at in range(1, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        places = Places(folder)
+        places.spread()
+        with failing(at, Died()) as seen, suppress(Died):
+            places.run("named")
+        if seen() < at:
+            break
+        noted = commits(places.first)
+        if not noted or noted[0].is_published:
+            continue
+        places.unmount(how)
+        before = files(places.first)
+        places.run("nameless", topic="here", rows=ROWS[:3])
+        after = files(places.first)
+        assert {name: text for name, text in after.items() if not name.startswith("here-")} == {
+            name: text for name, text in before.items() if not name.startswith("here-")
+        }
+        with pytest.raises(OSError, match="Mount it or move it back"):
+            places.run("named")
+        places.mount()
+        places.run("named")
+        assert places.found() == EXPECTED, at
+    else:
+        pytest.fail("a commit without an end")
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_no_other_job_makes_the_topic_anew(tmp_path: Path, how: str) -> None:
+    """It would stand in two log dirs once the disk is mounted."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("named")
+    places.unmount(how)
+    with pytest.raises(OSError, match="Mount it or move it back"):
+        places.run("nameless")
+    assert not list(tmp_path.glob("first/t-*"))
+    places.mount()
+    places.run("named")
+    assert found(places.second) == EXPECTED
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_in_the_log_dir_of_the_note_a_topic_that_is_gone_is_gone(tmp_path: Path, *, moved: bool) -> None:
+    """Also where the log dir has another place by now."""
+    place = tmp_path / "logs"
+    with suppress(Died), failing(4, Died()):
+        run(place, "named")
+    if moved:
+        place = place.rename(tmp_path / "moved")
+    with LogDir.open(place, "a") as log_dir:
+        log_dir.delete_topic("t")
+    run(place, "named")
+    assert found(place) == EXPECTED
+
+
+def test_a_link_that_leads_nowhere_is_not_gone(tmp_path: Path) -> None:
+    """A partition's directory that lies elsewhere."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run("named")
+    elsewhere = tmp_path / "elsewhere"
+    (places.second / "t-1").rename(elsewhere)
+    (places.second / "t-1").symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(OSError, match="this link leads nowhere"):
+        places.run("named")
+    (places.second / "t-1").unlink()
+    elsewhere.rename(places.second / "t-1")
+    places.run("named")
+    assert found(places.second) == EXPECTED
+
+
+def test_a_write_without_a_name_that_failed_is_taken_back_or_told_its_name(tmp_path: Path) -> None:
+    """What `offsetlog.spark.write` does then; and what it says works."""
+    taken_back = told = published = 0
+    for at in range(1, 60):
+        place = tmp_path / f"logs-{at}"
+        with failing(at, OSError(errno.ENOSPC, "No space left on device")) as seen:
+            try:
+                run(place, "named")
+            except OSError as error:
+                failed = error
+            else:
+                break
+        # A part of it cannot be taken back for now.
+        held = Log.open(place / "t-1", "a") if at % 2 else None
+        is_published = _published_even_so(str(place), "job day-1", "day-1", failed)
+        if held is not None:
+            held.close()
+        if is_published:
+            assert found(place) == EXPECTED, at
+            published += 1
+            continue
+        note = next((note for note in commits(place) if not note.is_published), None)
+        told += note is not None
+        taken_back += note is None
+        assert (note is not None) == any("transaction_id='day-1'" in text for text in told_by(failed)), (at, told_by(failed))
+        run(place, "nameless" if note is None else "named")
+        assert found(place) == EXPECTED, at
+        assert not left(place), at
+        if seen() < at:
+            break
+    assert published
+    assert taken_back > 1
+    assert told > 1
+
+
+def test_an_id_of_which_a_crash_left_a_part_is_made_anew(tmp_path: Path) -> None:
+    """And one that is there stays."""
+    for text in (b"", b"0123", b"0" * 33, b"x" * 32 + b"\n"):
+        Path(tmp_path, notes.LOG_DIR_ID).write_bytes(text)
+        assert notes.id_of_log_dir(str(tmp_path)) is None
+        made = notes.make_id_of_log_dir(str(tmp_path))
+        assert notes.id_of_log_dir(str(tmp_path)) == made
+        assert notes.make_id_of_log_dir(str(tmp_path)) == made

@@ -69,7 +69,7 @@ def move_to(
 
     `still` is called when nobody else can work on the partition; it raises :class:`Superseded` where the commit is no longer wanted.
     """
-    check(target)
+    check(commit, target)
     with opened(target.directory, patience, failed, commit) as log:
         still()
         before = log.log_end_offset
@@ -110,12 +110,12 @@ def holding(commit: Commit, target: CommitTarget, patience: Patience) -> Iterato
     """
     with ExitStack() as stack:
         try:
-            check(target)
+            check(commit, target)
             # Nobody is waited for where nothing is to be taken back.
-            waits = patience if _may_have(target) else Patience(0.0)
+            waits = patience if _may_have(commit, target) else Patience(0.0)
             log = stack.enter_context(opened(target.directory, waits, None, commit))
         except (OSError, OffsetLogError):
-            if _may_have(target):
+            if _may_have(commit, target):
                 raise
             yield None, None
             return
@@ -131,16 +131,16 @@ def holding(commit: Commit, target: CommitTarget, patience: Patience) -> Iterato
 
 def why_not(commit: Commit, target: CommitTarget) -> str | None:
     """Return why what a commit has published in a partition can be neither taken back nor left, if that is so. Reads only."""
-    if not _may_have(target):
+    if not _may_have(commit, target):
         return None
     with Log.open(target.directory) as log:
         return _standing(log, target, preserve_offsets=commit.preserve_offsets)[1]
 
 
-def _may_have(target: CommitTarget) -> bool:
+def _may_have(commit: Commit, target: CommitTarget) -> bool:
     """Whether something of a commit may be in a partition; who is about to publish something there looks at the note again."""
     try:
-        check(target)
+        check(commit, target)
     except LogDirError:
         # What was published there went with it.
         return False

@@ -12,8 +12,10 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +37,8 @@ PREFIX = "offsetlog-commit-"
 LOCK = "offsetlog-commits.lock"
 # Ends the name of a note that waits beside the one that stands.
 READY = ".ready"
+# In each log dir in which something was published.
+LOG_DIR_ID = "offsetlog-log-dir.id"
 
 
 class CommitTarget(NamedTuple):
@@ -59,9 +63,9 @@ class CommitTarget(NamedTuple):
     """The topic's id; ``None`` where it has none, and in notes of version 0."""
     marks: tuple[tuple[int, str], ...] = ()
     """Of each staged log how many batches it has and a digest of their sizes and checksums; none in notes of version 0."""
-    log_dir_inode: int | None = None
-    """Number of the log dir's inode, by which it is known again: of a disk that is not mounted only an empty folder is there.
-    ``None`` in notes of earlier versions."""
+    log_dir_id: str | None = None
+    """The id of the log dir, by which it is known again: of a disk that is not mounted only an empty folder is there. ``None`` in
+    notes of earlier versions."""
 
     @property
     def name(self) -> str:
@@ -398,6 +402,45 @@ def sync(folder: str) -> None:
         os.close(descriptor)
 
 
+def id_of_log_dir(log_dir: str) -> str | None:
+    """Return the id by which a log dir is known again; ``None`` where it has none."""
+    try:
+        with Path(log_dir, LOG_DIR_ID).open("rb") as file:
+            return _parsed_id(file.read(64))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def make_id_of_log_dir(log_dir: str) -> str:
+    """Return the id of a log dir, which gets one where it has none; durable when this returns. It moves with the log dir."""
+    descriptor = os.open(Path(log_dir, LOG_DIR_ID), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        found = _parsed_id(os.read(descriptor, 64))
+        if found is None:
+            found = uuid.uuid4().hex
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{found}\n".encode(), 0)
+            os.fsync(descriptor)
+            sync(log_dir)
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def _parsed_id(text: bytes) -> str | None:
+    # A crash may have left a part of it.
+    found = re.fullmatch(rb"([0-9a-f]{32})\n", text)
+    return None if found is None else found[1].decode()
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
 def now_ms() -> int:
     """Return the time, in ms since 1970."""
     return time.time_ns() // 1_000_000
@@ -430,14 +473,14 @@ def _parse(path: Path, text: bytes) -> Commit:
         if version not in VERSIONS:
             message = f"version {version!r} found, {' or '.join(map(str, VERSIONS))} expected: a newer offsetlog wrote this note"
             raise MetadataFileError(message, path=str(path))
-        contents, sequence = fields.get("contents"), fields["sequence"]
+        contents, sequence, own_id = fields.get("contents"), fields["sequence"], id_of_log_dir(str(path.parent))
         return Commit(
             str(fields["name"]),
             None if sequence is None else int(sequence),
             is_published=bool(fields["published"]),
             preserve_offsets=bool(fields["preserve_offsets"]),
             keep=bool(fields["keep"]),
-            targets=tuple(_target(path.parent, each) for each in fields["targets"]),
+            targets=tuple(_target(path.parent, own_id, each) for each in fields["targets"]),
             time=int(fields["time"]) if "time" in fields else _changed(path),
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
@@ -451,11 +494,13 @@ def _parse(path: Path, text: bytes) -> Commit:
         raise MetadataFileError(message, path=str(path)) from error
 
 
-def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
+def _target(log_dir: Path, own_id: str | None, fields: dict[str, Any]) -> CommitTarget:
     directory = str(fields["directory"])
+    log_dir_id = None if fields.get("log_dir_id") is None else str(fields["log_dir_id"])
     beside = log_dir / Path(directory).name
     # The log dir may have been moved or copied, or was named from another working directory: the note is of the one that it lies in.
-    if beside.is_dir() and not (Path(directory).is_dir() and beside.samefile(directory)):
+    is_own = log_dir_id is not None and log_dir_id == own_id and not _is_same(Path(directory).parent, log_dir)
+    if is_own or (beside.is_dir() and not _is_same(beside, Path(directory))):
         directory = str(beside)
     topic_id = fields.get("topic_id")
     return CommitTarget(
@@ -471,5 +516,5 @@ def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
         int(fields["end"]),
         None if topic_id is None else str(topic_id),
         tuple((int(batches), str(digest)) for batches, digest in fields.get("marks", ())),
-        None if fields.get("log_dir_inode") is None else int(fields["log_dir_inode"]),
+        log_dir_id,
     )

@@ -11,12 +11,21 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 
-from offsetlog._commit.notes import Commit, CommitTarget
+from offsetlog._commit.notes import Commit, CommitTarget, id_of_log_dir, notes
 from offsetlog._log import Log
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, OffsetLogError
 
-__all__ = ["SINGLE_REPLICA_OPTION", "check", "check_log_dirs", "metadata_among", "metadata_for", "topic_id_of"]
+__all__ = [
+    "SINGLE_REPLICA_OPTION",
+    "check",
+    "check_log_dirs",
+    "check_topic",
+    "metadata_among",
+    "metadata_for",
+    "metadata_now",
+    "topic_id_of",
+]
 
 SINGLE_REPLICA_OPTION = "the option singleReplica = true does it anyway (single_replica=True of offsetlog.spark.write)"
 _METADATA = "__cluster_metadata-0"
@@ -33,13 +42,24 @@ def metadata_among(paths: Iterable[str]) -> str | None:
     return next((path for path in paths if _has_metadata(path)), None)
 
 
-def _has_metadata(log_dir: str) -> bool:
-    """Return whether the cluster's metadata is in a log dir. A disk that cannot be read is no answer."""
+def _has_metadata(log_dir: str, or_else: bool | None = None) -> bool:
+    """Return whether the cluster's metadata is in a log dir. A disk that cannot be read is no answer, unless `or_else` is given."""
     try:
         os.stat(os.path.join(log_dir, _METADATA))  # texts are what is kept
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        if or_else is None:
+            raise
+        return or_else
     return True
+
+
+def metadata_now(noted: str | None, given: str | None) -> str | None:
+    """Return the log dir whose metadata counts for a commit: the one that it began with, or where that is gone the one given now."""
+    if noted is None or (given is not None and not _has_metadata(noted, or_else=False)):
+        return given
+    return noted
 
 
 def metadata_for(commit: Commit, directory: str) -> str | None:
@@ -50,7 +70,7 @@ def metadata_for(commit: Commit, directory: str) -> str | None:
     OSError
         It was there when the commit began, and is not now.
     """
-    if commit.metadata is None or _has_metadata(commit.metadata):
+    if commit.metadata is None or _has_metadata(commit.metadata, or_else=False if commit.single_replica else None):
         return commit.metadata
     if commit.single_replica or _has_metadata(os.path.dirname(directory)):  # as above
         return None
@@ -62,7 +82,7 @@ def metadata_for(commit: Commit, directory: str) -> str | None:
     raise OSError(errno.ENODEV, message, commit.metadata)
 
 
-def check(target: CommitTarget) -> None:
+def check(commit: Commit, target: CommitTarget) -> None:
     """Refuse a partition that is no longer the one that the records were for.
 
     Raises
@@ -70,26 +90,25 @@ def check(target: CommitTarget) -> None:
     LogDirError
         It is gone, or its topic was made anew: what was published there went with it.
     OSError
-        Its disk cannot be read, or another folder stands where its log dir was: what was published there may come back.
+        Its disk cannot be read, or its log dir is not the one that was there: what was published there may come back.
     """
-    try:
-        os.stat(target.directory)  # a text is what is kept
-    except (FileNotFoundError, NotADirectoryError):
-        _check_log_dir(target)
+    if not _is_there(commit, target):
         message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
-        raise LogDirError(message, path=target.directory) from None
-    if target.staged and not any(os.path.isdir(os.path.join(target.directory, path)) for path in target.staged):  # as above
+        raise LogDirError(message, path=target.directory)
+    if any(os.path.isdir(os.path.join(target.directory, path)) for path in target.staged):  # as above
+        return
+    if target.staged:
         # It may have been made in the place of the one where they are.
-        _check_log_dir(target)
+        _check_log_dir(commit, target)
     if target.topic_id is not None and (found := topic_id_of(target.directory)) != target.topic_id:
-        _check_log_dir(target)
+        _check_log_dir(commit, target)
         message = (
             f"topic {target.topic!r} was made anew: its id is {found}, with {counted(target.records, 'record')} for {target.topic_id}"
         )
         raise LogDirError(message, path=target.directory)
 
 
-def check_log_dirs(commit: Commit) -> None:
+def check_log_dirs(commit: Commit, topic: str | None = None) -> None:
     """Refuse to go on with a commit, or to make its topics anew, while a log dir in which it was to publish is not there.
 
     Raises
@@ -98,22 +117,49 @@ def check_log_dirs(commit: Commit) -> None:
         As for :func:`check`.
     """
     for target in commit.targets:
-        with suppress(OffsetLogError):
-            check(target)
+        if topic is None or target.topic == topic:
+            with suppress(OffsetLogError):
+                check(commit, target)
 
 
-def _check_log_dir(target: CommitTarget) -> None:
-    """Refuse to take a partition for gone if its log dir is not the one that it was in, as where a disk is not mounted."""
-    log_dir = os.path.dirname(target.directory)  # as above
+def check_topic(log_dir: str, topic: str) -> None:
+    """Refuse to make a topic of which an unfinished commit has a partition in a log dir that is not there.
+
+    Raises
+    ------
+    OSError
+        As for :func:`check`.
+    """
+    for note in notes(log_dir):
+        if isinstance(note, Commit) and not note.is_published:
+            check_log_dirs(note, topic)
+
+
+def _is_there(commit: Commit, target: CommitTarget) -> bool:
+    """Return whether there is a partition. A disk that is not mounted is no answer, nor one that cannot be read."""
     try:
-        if target.log_dir_inode in (None, os.stat(log_dir).st_ino):
-            return
-        what = "another folder than then is there"
+        os.stat(target.directory)  # as above
     except (FileNotFoundError, NotADirectoryError):
-        what = "it is not there"
+        if os.path.lexists(target.directory):
+            raise _not_at_hand(commit, target, target.directory, "this link leads nowhere") from None
+        _check_log_dir(commit, target)
+        return False
+    return True
+
+
+def _check_log_dir(commit: Commit, target: CommitTarget) -> None:
+    log_dir = os.path.dirname(target.directory)  # as above
+    if not os.path.isdir(log_dir):
+        raise _not_at_hand(commit, target, log_dir, "this log dir is not there")
+    if target.log_dir_id is not None and id_of_log_dir(log_dir) != target.log_dir_id:
+        raise _not_at_hand(commit, target, log_dir, "another folder is in the place of this log dir")
+
+
+def _not_at_hand(commit: Commit, target: CommitTarget, place: str, what: str) -> OSError:
     message = (
-        f"{counted(target.records, 'record')} were to be published in {target.name} of this log dir, and {what}. Mount it or move it "
-        "back, and run the job again. Only if it is gone for good, with what was published there, let the note of the commit go: "
-        "offsetlog commits --forget NAME --unfinished"
+        f"{what}, in which {commit.name!r} has, or is to publish, {counted(target.records, 'record')} of {target.name}. Mount it or "
+        "move it back, and run the job again. Only if it is gone for good: "
+        f"offsetlog commits --forget {commit.name!r} --unfinished, with the first log dir of the job, lets the commit go; what it has "
+        "published in other log dirs stays, and the job, run again after that, publishes it a second time"
     )
-    raise OSError(errno.ENODEV, message, log_dir)
+    return OSError(errno.ENODEV, message, place)

@@ -39,6 +39,7 @@ from offsetlog._commit.notes import (
     standing,
     write,
 )
+from offsetlog._commit.places import check_log_dirs, metadata_now
 from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
@@ -122,14 +123,18 @@ def commit(
     """
     patience = Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds)
     given = None if contents is None else noted_contents(contents)
+
+    def as_given(note: Commit) -> Commit:
+        return _as_given(log_dir, note, metadata, single_replica=single_replica)
+
     while True:
         before = note_of(log_dir, name)
         if before is not None and not before.is_published:
-            before = _settle(log_dir, _as_given(log_dir, before, metadata, single_replica=single_replica), patience, progress)
+            before = _settle(log_dir, as_given(before), patience, progress)
         if before is not None and was_done(before, sequence, given):
             discard(staged)
             return False
-        if not keep and given is not None and (failed := _claimed_twin(log_dir, given, patience)) is not None:
+        if not keep and given is not None and (failed := _claimed_twin(log_dir, given, as_given, patience)) is not None:
             logger.warning(
                 "%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name
             )
@@ -166,10 +171,11 @@ def commit(
         return True
 
 
-def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:
+def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:
     """Finish the commits that failed or died half-way, and return their names.
 
-    One that cannot be finished now is logged and left: it does not concern who writes elsewhere.
+    One that cannot be finished now is logged and left: it does not concern who writes elsewhere. `metadata` is where the cluster's
+    metadata is now, for those that began with another place.
     """
     names = []
     patience = Patience(lock_seconds)
@@ -177,11 +183,13 @@ def finish(log_dir: str, *, lock_seconds: float = 0.0, progress: Progress | None
         if note.is_published:
             continue
         try:
+            unfinished = _as_given(log_dir, note, metadata, single_replica=False)
             if note.is_undoing:
-                undo(log_dir, note, patience)
+                undo(log_dir, unfinished, patience)
                 continue
+            check_log_dirs(unfinished)
             logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, summary(note))
-            _publish(log_dir, note, patience, progress)
+            _publish(log_dir, unfinished, patience, progress)
             names.append(note.name)
         except (OSError, OffsetLogError) as error:
             logger.warning("%s: its commit cannot be finished now, other writes go on: %s", note.name, error)
@@ -287,6 +295,8 @@ def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commi
 
 def _settle(log_dir: str, before: Commit, patience: Patience, progress: Progress | None) -> Commit | None:
     """Finish or take back a commit of a name that comes again; return its note, if one stays, which is published then."""
+    # Nothing more is published while a part of it is not at hand.
+    check_log_dirs(before)
     if not before.is_undoing:
         logger.warning("%s: its commit stopped half-way and is finished now: %s", before.name, summary(before))
         try:
@@ -329,7 +339,9 @@ def _readable(log_dir: str) -> Iterator[Commit]:
             yield found
 
 
-def _claimed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...], patience: Patience) -> Commit | None:
+def _claimed_twin(
+    log_dir: str, given: tuple[tuple[str, int, str], ...], as_given: Callable[[Commit], Commit], patience: Patience
+) -> Commit | None:
     """Remove and return the note of a nameless job that was told it failed, has the same contents, and is published by now.
 
     Its records stand for those of one job that comes again: of several with the same contents, one gets the note.
@@ -340,7 +352,7 @@ def _claimed_twin(log_dir: str, given: tuple[tuple[str, int, str], ...], patienc
         if found is None:
             return None
         if not found.is_published:
-            found = _settle(log_dir, found, patience, None)
+            found = _settle(log_dir, as_given(found), patience, None)
         # None: it was taken back, or another job has it; there may be one more.
         if found is not None and _claimed(log_dir, found):
             return found
@@ -528,16 +540,15 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
 
 def _as_given(log_dir: str, note: Commit, metadata: str | None, *, single_replica: bool) -> Commit:
     """Let a commit that stopped half-way go on as its job says now: in spite of other replicas, or where the metadata is."""
-    wanted = note._replace(
-        single_replica=note.single_replica or single_replica, metadata=note.metadata if metadata is None else metadata
-    )
-    if wanted == note:
+    if note.single_replica >= single_replica and note.metadata == metadata_now(note.metadata, metadata):
         return note
     with locked(log_dir):
-        if note_of(log_dir, note.name) != note:
+        now = note_of(log_dir, note.name)
+        if now is None or not is_same_work(note, now):
             return note
-        write(log_dir, wanted)
-    return wanted
+        now = now._replace(single_replica=now.single_replica or single_replica, metadata=metadata_now(now.metadata, metadata))
+        write(log_dir, now)
+    return now
 
 
 class Fate(enum.Enum):

@@ -46,7 +46,7 @@ def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | Non
     reason = None
     for target in before.targets:
         try:
-            check(target)
+            check(before, target)
         except LogDirError as error:
             reason = f"but {error.args[0].splitlines()[0]}" if error.args else "but its topic is gone"
             break

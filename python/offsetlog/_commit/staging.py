@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._commit.moving import digest, prints
-from offsetlog._commit.notes import CommitTarget
+from offsetlog._commit.notes import CommitTarget, make_id_of_log_dir
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._writable_log import WritableLog
@@ -217,7 +217,7 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
     for each in staged:
         by_directory.setdefault(each.directory, []).append(each)
     targets = []
-    inodes: dict[str, int] = {}
+    ids: dict[str, str] = {}
     for directory, of_log in sorted(by_directory.items()):
         with Log.open(directory) as log:
             start, topic_id = log.log_end_offset, log.topic_id
@@ -237,8 +237,8 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
         paths = tuple(each.path for each in of_log)
         marks = tuple((each.batches, each.mark) for each in of_log) if all(each.mark for each in of_log) else ()
         log_dir = os.path.dirname(directory)  # as above
-        if log_dir not in inodes:
-            inodes[log_dir] = os.stat(log_dir).st_ino  # as above
+        if log_dir not in ids:
+            ids[log_dir] = make_id_of_log_dir(log_dir)
         of_partition = CommitTarget(
             of_log[0].topic,
             of_log[0].partition,
@@ -251,7 +251,7 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
             paths,
             topic_id=topic_id,
             marks=marks,
-            log_dir_inode=inodes[log_dir],
+            log_dir_id=ids[log_dir],
         )
         targets.append(of_partition)
     return tuple(targets)

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
 from offsetlog._commit.notes import note_of, sweep_ready
-from offsetlog._commit.places import check_log_dirs, metadata_among, topic_id_of
+from offsetlog._commit.places import check_log_dirs, check_topic, metadata_among, topic_id_of
 from offsetlog._commit.publishing import commit, finish, needed_jobs
 from offsetlog._commit.repeated import check_repeated
 from offsetlog._commit.staging import (
@@ -115,7 +115,7 @@ def prepare(settings: SinkSettings) -> None:
             # What another driver has made has to be as the options say.
             prepare(settings)
             return
-    finish(settings.paths[0])
+    finish(settings.paths[0], metadata=metadata_among(settings.paths))
     sweep(settings.paths[0])
     sweep_ready(settings.paths[0])
     needed = needed_jobs(settings.paths[0])
@@ -125,6 +125,8 @@ def prepare(settings: SinkSettings) -> None:
 
 
 def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
+    # What is not mounted is not made anew.
+    check_topic(settings.paths[0], name)
     log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
 
 
@@ -191,7 +193,8 @@ class Writer:
         settings = self._settings
         log_dir = settings.paths[0]
         name = settings.name or _name_of(told)
-        finish(log_dir)
+        metadata = metadata_among(settings.paths)
+        finish(log_dir, metadata=metadata)
         if sequence is not None and name is not None:
             inherit(log_dir, name, settings.checkpoint, sequence, {topic: count for topic, (count, _) in contents.items()})
         is_new = commit(
@@ -203,7 +206,7 @@ class Writer:
             preserve_offsets=settings.preserve_offsets,
             keep=name is not None,
             single_replica=settings.single_replica,
-            metadata=metadata_among(settings.paths),
+            metadata=metadata,
         )
         if sequence is not None and name is not None:
             forget_old(log_dir, name, settings.checkpoint)

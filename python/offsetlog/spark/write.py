@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
+from offsetlog._commit.moving import Patience
 from offsetlog._commit.notes import note_of, remove
+from offsetlog._commit.publishing import undo
 from offsetlog._text import counted
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.registration import activate
 from offsetlog.spark.sink_options import job_name
@@ -149,8 +151,12 @@ def write(
     began = time.monotonic()
     try:
         activate(frame.sparkSession)
-        with _watched(frame.sparkSession, progress):
-            laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
+        try:
+            with _watched(frame.sparkSession, progress):
+                laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
+        except Exception as error:
+            if transaction_id is not None or not _published_even_so(paths[0], name, transaction, error):
+                raise
         journal = note_of(paths[0], name)
     finally:
         if transaction_id is None:
@@ -173,6 +179,25 @@ def write(
             counted(each.tasks, "task"),
         )
     return summary
+
+
+def _published_even_so(log_dir: str, name: str, transaction: str, error: Exception) -> bool:
+    """Return whether all of a failed write is published; else take back what is: nobody comes again under the name that it got."""
+    again = f"call write again with transaction_id={transaction!r}, which publishes each record once"
+    try:
+        note = note_of(log_dir, name)
+        if note is not None and not note.is_published:
+            # What is not taken back somebody else has gone on with.
+            note = None if undo(log_dir, note, Patience(0.0)) else note_of(log_dir, name)
+        if note is not None and note.is_published:
+            logger.warning("%s: all of it is published, in spite of an error: %s", name, error)
+            return True
+        text = "nothing of it is published" if note is None else f"another process works on it; {again}"
+    except (OSError, OffsetLogError) as failure:
+        text = f"a part of it may be published, and could not be taken back ({failure}); {again}"
+    logger.warning("%s: %s", name, text)
+    error.add_note(f"the write failed: {text}")
+    return False
 
 
 def _forget_published(log_dir: str, name: str) -> None:

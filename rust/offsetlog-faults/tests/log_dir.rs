@@ -361,4 +361,7 @@ fn a_partition_that_was_closed_without_a_sync_is_not_durable() {
         );
         assert!(error.path().unwrap().ends_with("t-0"), "{error}");
     }
+    // What it had need not be durable any more.
+    log_dir.delete_topic("t").unwrap();
+    log_dir.flush().unwrap();
 }

@@ -205,6 +205,14 @@ fn nobody_meets_a_topic_half_made() {
     }
 }
 
+/// Waits until another thread has ended, or waits for what this one holds.
+fn wait_for(other: &JoinHandle<()>) {
+    let until = Instant::now() + Duration::from_millis(300);
+    while !other.is_finished() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A thread that looks again for a topic which another program has deleted, while a second thread makes the topic anew.
 #[test]
 fn a_topic_made_while_another_thread_lists_is_known() {
@@ -226,11 +234,7 @@ fn a_topic_made_while_another_thread_lists_is_known() {
             maker.refresh_listing().unwrap();
             make(&maker, false).unwrap();
         });
-        // It may have to wait for the listing.
-        let until = Instant::now() + Duration::from_millis(300);
-        while !other.is_finished() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for(&other);
         *begun.lock().unwrap() = Some(other);
     });
     let mut batch = BatchBuilder::default();
@@ -246,4 +250,57 @@ fn a_topic_made_while_another_thread_lists_is_known() {
     assert!(log_dir.topics().contains_key(TOPIC), "{appended:?}");
     log_dir.delete_topic(TOPIC).unwrap();
     log_dir.close().unwrap();
+}
+
+/// A program that appends to a topic which another one deletes in that moment says so, and makes no directory under the name.
+#[test]
+fn a_topic_deleted_meanwhile_is_not_made_again() {
+    for meets in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FaultDisk::new(Arc::new(RealDisk), Plan::none());
+        let log_dir = open(folder.path(), &disk);
+        make(&log_dir, false).unwrap();
+        disk.set(Plan::none());
+        let (place, begun) = (folder.path().to_path_buf(), Arc::default());
+        let deleter: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::clone(&begun);
+        disk.before(meets, move || {
+            let other = std::thread::spawn(move || {
+                let other = open(&place, &FaultDisk::new(Arc::new(RealDisk), Plan::none()));
+                // It is refused while the partition is open.
+                drop(other.delete_topic(TOPIC));
+                other.close().unwrap();
+            });
+            wait_for(&other);
+            *begun.lock().unwrap() = Some(other);
+        });
+        let mut batch = BatchBuilder::default();
+        batch.push(1, None, Some(b"value"), &[]).unwrap();
+        let appended = log_dir.append(
+            TOPIC,
+            Route::Partition(0),
+            &mut batch,
+            &AppendOptions::default(),
+        );
+        let is_over = disk.seen() < meets;
+        if let Some(other) = deleter.lock().unwrap().take() {
+            other.join().unwrap();
+        }
+        let found = directories(folder.path());
+        assert!(found.values().all(Option::is_some), "{meets}: {found:?}");
+        match appended {
+            Ok(_) => assert_eq!(found.len(), 2, "{meets}: {found:?}"),
+            Err(error) => {
+                assert!(
+                    matches!(error.kind(), ErrorKind::LogDir { .. }),
+                    "{meets}: {error}"
+                );
+                assert!(found.is_empty(), "{meets}: {found:?}");
+            }
+        }
+        drop(log_dir.close());
+        if is_over {
+            assert!(meets > 10);
+            break;
+        }
+    }
 }

@@ -237,7 +237,8 @@ pub fn transaction_ends(
         let is_decided = producer.standing == Standing::Committing;
         let options = EndTransactionOptions {
             commit: (!is_decided).then_some(false),
-            without_state: without_state && coordinators.unread().is_none(),
+            without_state: without_state
+                && (producer.standing != Standing::Unknown || coordinators.unread().is_none()),
             dry_run: true,
         };
         let commit = decide(&producer, options, &coordinators).ok();

@@ -181,11 +181,20 @@ impl Places {
                 return Err(Error::new(ErrorKind::Interrupted));
             }
             steps.at(&place)?;
+            let parsed = DirectoryName::parse(&entry.name);
             // A broker follows links.
-            if entry.kind == EntryKind::Other && disk.list(&place).is_err() {
+            if entry.kind == EntryKind::Other
+                && let Err(error) = disk.list(&place)
+            {
+                if parsed.is_ok() && error.kind() != io::ErrorKind::NotADirectory {
+                    self.warnings.push(format!(
+                        "left out: {} is a link, and what it leads to cannot be read: {error}",
+                        place.display()
+                    ));
+                }
                 continue;
             }
-            match DirectoryName::parse(&entry.name) {
+            match parsed {
                 Ok(parsed) => {
                     let found = PartitionPlace::new(&place, &parsed, options);
                     log_dir.partitions.push(found);
@@ -310,6 +319,37 @@ mod tests {
     use super::*;
     use std::fs;
     use std::sync::Arc;
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join(META_PROPERTIES),
+            "version=1\nnode.id=1\n",
+        )
+        .unwrap();
+        fs::create_dir(folder.path().join("t-0")).unwrap();
+        let link = |to: &str, name: &str| {
+            std::os::unix::fs::symlink(folder.path().join(to), folder.path().join(name)).unwrap();
+        };
+        link("not-mounted/t-1", "t-1");
+        link("meta.properties", "t-2");
+        link("t-0", "t-3");
+        let places = Places::read(&[folder.path()], &OpenOptions::default()).unwrap();
+        let found: Vec<i32> = places.log_dirs[0]
+            .partitions
+            .iter()
+            .map(|each| each.partition)
+            .collect();
+        assert_eq!(found, [0, 3]);
+        let told: Vec<_> = places
+            .warnings
+            .iter()
+            .filter(|warning| warning.contains("is a link"))
+            .collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains("t-1"), "{told:?}");
+    }
 
     #[test]
     fn an_interrupt_ends_the_reading_of_a_log_dir() {

@@ -156,6 +156,8 @@ pub struct PartitionToRestore {
     stop: Option<i64>,
     /// Better replicas that failed.
     failed: Vec<FailedReplica>,
+    /// Those that could not be opened when the plan was made.
+    unopened: Vec<(PathBuf, String)>,
     /// What the replica has that is taken.
     extent: Option<Extent>,
     /// Whether one that failed had more of what is to be restored, or one that cannot be opened may have.
@@ -185,6 +187,7 @@ impl PartitionToRestore {
             other_logs: Vec::new(),
             stop: None,
             failed: Vec::new(),
+            unopened: Vec::new(),
             extent: None,
             falls_short: false,
         }
@@ -207,6 +210,8 @@ impl PartitionToRestore {
         self.falls_short = source.falls_short();
         self.source = source.path;
         self.other_replicas = source.others;
+        self.other_replicas.extend(source.unopened.iter().cloned());
+        self.unopened = source.unopened;
         self.log = Some(source.log);
         self.other_logs = source.other_logs;
         self.failed = source.failed;

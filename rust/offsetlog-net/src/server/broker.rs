@@ -50,6 +50,8 @@ pub struct Broker {
     /// Why the log dirs could not be listed the last time.
     not_listed: Mutex<Option<String>>,
     next_upkeep_ms: AtomicI64,
+    /// When what could not be decided of open transactions is asked again.
+    pub(super) next_doubt_ms: AtomicI64,
     connections: AtomicU64,
 }
 
@@ -147,6 +149,7 @@ impl Broker {
             next_listing_ms: AtomicI64::new(i64::MIN),
             not_listed: Mutex::default(),
             next_upkeep_ms: AtomicI64::new(i64::MIN),
+            next_doubt_ms: AtomicI64::new(i64::MIN),
             connections: AtomicU64::new(0),
             groups: Arc::new(groups),
             coordinator: None,
@@ -494,6 +497,7 @@ impl Service for Broker {
                 self.list();
             }
         }
+        self.doubt_undecided(now_ms);
         self.look();
         let next = now_ms.saturating_add(LOOK_EVERY_MS);
         let Some(groups) = self.groups_of() else {

@@ -8,12 +8,16 @@ use offsetlog::{Isolation, Outcome, ProducerState, RangeOptions, Result};
 use offsetlog_ops::{TransactionEnd, transaction_ends};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 
 /// A transaction: topic, its id, partition, producer id and epoch, first offset. A topic that was made anew begins at the same offsets.
 type Key = (String, Option<Uuid>, i32, (i64, i16), i64);
 
-/// How open transactions end. What was decided once stays: clients have read by it.
+/// How open transactions end. What was decided once stays: clients have read by it. What could not be decided is asked again after a while.
 pub(crate) type Decisions = HashMap<Key, Option<bool>>;
+
+/// Whoever asks for what could not be decided reads `__transaction_state`, so not more often than this.
+const DOUBT_EVERY_MS: i64 = 60_000;
 
 impl Broker {
     /// Runs `work` with what decides of open transactions; again if it met some that had not been decided.
@@ -50,6 +54,17 @@ impl Broker {
                     .and_then(|end| end.commit);
                 decisions.insert(key(partition, producer), end);
             }
+        }
+    }
+
+    /// Has asked again what could not be decided: what could not be read of `__transaction_state` may be readable by now.
+    pub(super) fn doubt_undecided(&self, now_ms: i64) {
+        let due = self.next_doubt_ms.load(Ordering::Relaxed);
+        // A clock that was set back must not stop it.
+        if now_ms >= due || due.saturating_sub(now_ms) > DOUBT_EVERY_MS {
+            let next = now_ms.saturating_add(DOUBT_EVERY_MS);
+            self.next_doubt_ms.store(next, Ordering::Relaxed);
+            lock(&self.decisions).retain(|_, end| end.is_some());
         }
     }
 

@@ -612,6 +612,18 @@ fn open_transactions_are_decided_by_their_state() {
         !open.is_empty() && open.iter().all(|each| each.commit.is_none()),
         "{open:?}"
     );
+    // It is asked again when it may be readable.
+    for number in 0..2 {
+        let state = format!("__transaction_state-{number}/{:020}.log", 0);
+        let mut bytes = std::fs::read(folder.path().join(&state)).unwrap();
+        bytes[70] ^= 1;
+        std::fs::write(folder.path().join(&state), bytes).unwrap();
+    }
+    let mut client = Client::new(&broker);
+    assert!(read_all(&mut client, &fetch).1 < 394);
+    broker.tick(3_600_000);
+    let (seen, end, error) = read_all(&mut client, &fetch);
+    assert_eq!((seen.len(), end, error), (187, 394, 0));
 }
 
 #[test]

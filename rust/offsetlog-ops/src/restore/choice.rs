@@ -1,6 +1,7 @@
 //! Which replica of a partition is restored: the best one, and in its place the next best where that fails while it is read.
 
 use super::RestoreOptions;
+use crate::places::is_there;
 use crate::replicas::{ChosenReplica, Extent, UnopenedReplica, choose_replica, readable};
 use crate::salvage::everything;
 use offsetlog::disk::IoCall;
@@ -22,8 +23,8 @@ pub(crate) struct SourcePartition {
     pub(crate) other_logs: Vec<Log>,
     /// Those of them that were better, and failed.
     pub(crate) failed: Vec<FailedReplica>,
-    /// Whether there are others that cannot be opened: they may have more.
-    pub(crate) has_unopened: bool,
+    /// Others that cannot be opened, and why: they may have more.
+    pub(crate) unopened: Vec<(PathBuf, String)>,
     pub(crate) log_start_offset: i64,
     /// What the replica has.
     pub(crate) extent: Extent,
@@ -52,7 +53,7 @@ impl SourcePartition {
             failed.extent.leader_epoch > self.extent.leader_epoch
                 || failed.extent.end.min(stop) > self.extent.end.min(stop)
         };
-        self.has_unopened || self.failed.iter().any(is_more)
+        !self.unopened.is_empty() || self.failed.iter().any(is_more)
     }
 }
 
@@ -111,10 +112,12 @@ pub(super) fn choose(
                     source.other_logs.push(each.log.clone());
                 }
                 source.failed = failed;
-                source.has_unopened = !failures.is_empty();
                 for UnopenedReplica { path, error } in failures {
-                    let told = format!("cannot be opened, and may have more: {error}");
-                    source.others.push((path, told));
+                    // One that is gone by now was moved, or deleted.
+                    if is_there(options.disk.as_ref(), &path).unwrap_or(true) {
+                        let told = format!("cannot be opened, and may have more: {error}");
+                        source.unopened.push((path, told));
+                    }
                 }
                 return Ok(Some(source));
             }
@@ -221,7 +224,7 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         others,
         other_logs,
         failed: Vec::new(),
-        has_unopened: false,
+        unopened: Vec::new(),
         log_start_offset,
         extent,
         stop,

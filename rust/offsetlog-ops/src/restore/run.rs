@@ -118,6 +118,7 @@ impl RestorePlan {
         let paths = each.other_replicas.iter().map(|(path, _)| path.clone());
         let paths: Vec<PathBuf> = paths
             .filter(|path| failed.iter().all(|failed| failed.path != *path))
+            .filter(|path| each.unopened.iter().all(|(unopened, _)| unopened != path))
             .collect();
         failed.push(FailedReplica {
             log,
@@ -127,7 +128,7 @@ impl RestorePlan {
             reason: error.to_string(),
         });
         let chosen = choice::choose(&paths, failed, &self.how, &self.options, &mut self.warnings);
-        let source = match chosen {
+        let mut source = match chosen {
             Ok(Some(source)) => source,
             Ok(None) => return Ok(false),
             Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
@@ -146,6 +147,7 @@ impl RestorePlan {
             source.path.display(),
             source.extent.less(extent)
         ));
+        source.unopened.extend(each.unopened.iter().cloned());
         self.warn_of_settings(&source);
         each.take(source);
         Ok(true)

@@ -249,6 +249,7 @@ fn topic(
                 place.path.display()
             ));
         }
+        let paths = live_ones(&own);
         for (place, error) in own
             .iter()
             .filter_map(|place| Some((place, place.topic_id.as_ref().err()?)))
@@ -258,7 +259,6 @@ fn topic(
                 place.path.display()
             ));
         }
-        let paths = live_ones(&own);
         match choice::choose(&paths, Vec::new(), how, options, &mut found.warnings) {
             Ok(Some(chosen)) => drop(topic.partitions.insert(partition, chosen)),
             Ok(None) => {}

@@ -46,22 +46,10 @@ pub(super) fn open_for_append(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<LogWriter> {
-    open_for_append_in(path, options, write, None, None)
-}
-
-/// Opens a partition for appending. `shared` is set by a program that has its log dir open.
-pub(crate) fn open_for_append_in(
-    path: &Path,
-    options: &OpenOptions,
-    write: &WriteOptions,
-    shared: Option<&Arc<LogDirFiles>>,
-    surroundings: Option<&Arc<Surroundings>>,
-) -> Result<LogWriter> {
     let disk = options.disk.as_ref();
-    let checkpoints = shared.map(|shared| shared.checkpoints());
     if disk.stat(path).is_err() {
         // The name is checked before anything is created.
-        let (directory, topic, _) = self::directory(path, options, true, checkpoints)?;
+        let (directory, topic, _) = self::directory(path, options, true, None)?;
         let path = &directory.path;
         check_topic(&topic).map_err(|error| {
             Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
@@ -78,6 +66,19 @@ pub(crate) fn open_for_append_in(
         };
         make_directory(disk, path)?;
     }
+    open_for_append_in(path, options, write, None, None)
+}
+
+/// Opens a partition for appending whose directory is there. `shared` is set by a program that has its log dir open.
+pub(crate) fn open_for_append_in(
+    path: &Path,
+    options: &OpenOptions,
+    write: &WriteOptions,
+    shared: Option<&Arc<LogDirFiles>>,
+    surroundings: Option<&Arc<Surroundings>>,
+) -> Result<LogWriter> {
+    let disk = options.disk.as_ref();
+    let checkpoints = shared.map(|shared| shared.checkpoints());
     let (directory, topic, partition) = self::directory(path, options, true, checkpoints)?;
     super::view::refuse_other(disk, &directory.path)?;
     let writer = writer::open(

@@ -5,11 +5,12 @@
 //! open it without its settings, delete the files that are being written, and append records to a directory that may go away again.
 
 use super::topics::{DEPTH_MAX, remove_all};
+use super::writer::{PendingDelete, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
 use crate::disk::{Disk, IoCall, Lock, write_whole};
 use crate::error::{Error, Result};
-use crate::log::{lock_partition, write_config};
+use crate::log::{lock_idle, lock_partition, write_config};
 use offsetlog_format::name::{PARTITION_METADATA, directory_name};
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
 use offsetlog_format::{PartitionMetadata, Uuid};
@@ -25,17 +26,26 @@ struct Aside {
     lock: Lock,
 }
 
-/// The folders in use. They go away at the end, with what is left in them; what cannot be removed is removed like a deleted topic.
+/// The folders in use. They go away at the end, with what is left in them.
 struct Asides<'d> {
-    disk: &'d dyn Disk,
+    log_dir: &'d LogDir,
     by_parent: BTreeMap<PathBuf, Aside>,
 }
 
 impl Drop for Asides<'_> {
     fn drop(&mut self) {
-        for aside in std::mem::take(&mut self.by_parent).into_values() {
-            let _ = remove_all(self.disk, &aside.path, DEPTH_MAX);
-            aside.lock.release();
+        let disk = self.log_dir.disk();
+        for Aside { path, lock } in std::mem::take(&mut self.by_parent).into_values() {
+            let _ = remove_all(disk, &path, DEPTH_MAX);
+            lock.release();
+            // On a network file system what is open stays in its folder until it is closed. What cannot be removed waits as a deleted
+            // topic does.
+            if remove_all(disk, &path, DEPTH_MAX).is_err()
+                && let Ok(writer) = self.log_dir.writer()
+            {
+                let due = self.log_dir.0.now();
+                guard(&writer.pending_deletes).push(PendingDelete { path, due });
+            }
         }
     }
 }
@@ -54,7 +64,7 @@ impl LogDir {
     ) -> Result<Vec<(TopicPartition, PathBuf)>> {
         let disk = self.disk();
         let mut asides = Asides {
-            disk,
+            log_dir: self,
             by_parent: BTreeMap::new(),
         };
         let mut filled = Vec::with_capacity(places.len());
@@ -97,6 +107,9 @@ impl LogDir {
             for (_, building, path) in filled.iter().take(renamed) {
                 self.take_back(path, building);
             }
+            for parent in asides.by_parent.keys() {
+                let _ = disk.sync_directory(parent);
+            }
             return Err(error);
         }
         let made = filled.into_iter();
@@ -107,9 +120,12 @@ impl LogDir {
 
     /// Moves a directory back to where it was made, unless somebody has opened it.
     fn take_back(&self, path: &Path, building: &Path) {
-        let Ok(lock) = lock_partition(self.disk(), path) else {
-            return;
+        let locked = match lock_partition(self.disk(), path) {
+            // A full disk has no room for the lock's file, which whoever has opened the partition has made.
+            Err(error) if error.is_out_of_room() => lock_idle(self.disk(), path),
+            locked => locked.map(Some),
         };
+        let Ok(Some(lock)) = locked else { return };
         // Nobody can append now, and without a segment nobody has.
         if matches!(self.was_used(path), Ok(false)) {
             let _ = self.disk().rename(path, building);

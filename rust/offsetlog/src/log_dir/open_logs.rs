@@ -8,7 +8,7 @@
 use super::TopicPartition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::LogWriter;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,8 +44,8 @@ struct Slots {
     uses: u64,
     /// No more logs may be opened.
     closed: bool,
-    /// The first log that was closed here and could not be synced: its directory, and why.
-    lost: Option<(PathBuf, String)>,
+    /// The logs that were closed here and could not be synced: their directories, and why.
+    lost: BTreeMap<TopicPartition, (PathBuf, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -157,7 +157,8 @@ impl OpenLogs {
                 && !log.is_durable()
             {
                 let lost = (log.path().to_path_buf(), error.to_string());
-                self.lock().lost.get_or_insert(lost);
+                let mut slots = self.lock();
+                slots.lost.entry(partition.clone()).or_insert(lost);
             }
             drop(closing);
             drop(held);
@@ -173,7 +174,7 @@ impl OpenLogs {
     /// # Errors
     /// `Poisoned`.
     pub(super) fn check_synced(&self) -> Result<()> {
-        match &self.lock().lost {
+        match self.lock().lost.values().next() {
             Some((path, error)) => {
                 let first = format!("closing it to make room failed: {error}");
                 Err(Error::new(ErrorKind::Poisoned { first }).at_path(path))
@@ -205,6 +206,10 @@ impl OpenLogs {
         }
         let done = done.and_then(|()| work());
         let mut slots = self.lock();
+        if done.is_ok() {
+            // What could not be synced need not be durable any more.
+            slots.lost.retain(|lost, _| !partitions.contains(lost));
+        }
         for (partition, held) in partitions.iter().zip(&mut all) {
             slots.by_partition.remove(partition);
             **held = Held::Gone;

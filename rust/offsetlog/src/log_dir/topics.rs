@@ -520,5 +520,8 @@ pub(crate) fn remove_all(disk: &dyn Disk, path: &Path, depth: usize) -> io::Resu
             }
         }
     }
-    disk.remove_directory(path)
+    match disk.remove_directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }

@@ -304,17 +304,25 @@ impl LogDir {
             let Some(listed) = self.path_of(&of) else {
                 return Ok(None);
             };
-            let Some(path) = self.place_of(&of)? else {
+            let gone = || {
                 let reason = "another program has deleted the topic, or moved the directory, since this one opened the log dir";
-                return Err(Error::log_dir(&listed, reason));
+                Error::log_dir(&listed, reason)
+            };
+            let Some(path) = self.place_of(&of)? else {
+                return Err(gone());
             };
             if !wanted(&path)? {
                 return Ok(None);
             }
             let shared = self.0.shared_with(&path);
             let surroundings = Some(&self.0.surroundings);
-            let log =
-                open_for_append_in(&path, &self.0.options, &write, shared, surroundings)?;
+            let opened = open_for_append_in(&path, &self.0.options, &write, shared, surroundings);
+            let log = match opened {
+                Err(error) if error.is_missing_file() && !is_there(self.disk(), &path)? => {
+                    return Err(gone());
+                }
+                opened => opened?,
+            };
             // The partition's lock is held now, so nobody can delete the topic any more.
             if !self.is_as_listed(topic)? {
                 self.list_again(topic)?;
