@@ -305,6 +305,7 @@ def test_a_topic_that_another_driver_is_making_is_waited_for(tmp_path: Path) -> 
 def test_what_was_made_ready_and_cannot_be_removed_hinders_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str) -> None:
     place = tmp_path / "logs"
     place.mkdir()
+    notes.make_id_of_log_dir(str(place))
     ready = place / f"{notes.PREFIX}0{notes.READY}"
     ready.write_text("{}")
     real = Path.unlink

@@ -280,13 +280,13 @@ def test_other_replicas_stop_a_commit_unless_it_is_to_go_on(tmp_path: Path, capl
     # A commit that died goes on as it was told to.
     (note,) = commits(log_dir)
     waiting = staged("waiting")
-    targets = targets_of(waiting, preserve_offsets=False)
+    targets = targets_of(waiting, log_dir, preserve_offsets=False)
     notes.write(log_dir, note._replace(name="job two", is_published=False, targets=targets, contents=None))
     finish(log_dir)
     with Log.open(place / "g-plain-0") as log:
         assert log.log_end_offset == end + 4
     # One that was not told goes on when its job comes again and says so.
-    targets = targets_of(staged("third"), preserve_offsets=False)
+    targets = targets_of(staged("third"), log_dir, preserve_offsets=False)
     notes.write(log_dir, note._replace(name="job three", is_published=False, targets=targets, contents=None, single_replica=False))
     finish(log_dir)
     assert "the option singleReplica" in caplog.text

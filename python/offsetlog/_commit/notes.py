@@ -66,6 +66,8 @@ class CommitTarget(NamedTuple):
     log_dir_id: str | None = None
     """The id of the log dir, by which it is known again: of a disk that is not mounted only an empty folder is there. ``None`` in
     notes of earlier versions."""
+    is_beside: bool | None = None
+    """Whether the partition lies in the log dir that has the note; ``None`` in notes of earlier versions."""
 
     @property
     def name(self) -> str:
@@ -413,23 +415,27 @@ def id_of_log_dir(log_dir: str) -> str | None:
 
 def make_id_of_log_dir(log_dir: str) -> str:
     """Return the id of a log dir, which gets one where it has none; durable when this returns. It moves with the log dir."""
-    descriptor = os.open(Path(log_dir, LOG_DIR_ID), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        found = _parsed_id(os.read(descriptor, 64))
-        if found is None:
-            found = uuid.uuid4().hex
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{found}\n".encode(), 0)
-            os.fsync(descriptor)
-            sync(log_dir)
+    if (found := id_of_log_dir(log_dir)) is not None:
         return found
-    finally:
-        os.close(descriptor)
+    with locked(log_dir):
+        if (found := id_of_log_dir(log_dir)) is not None:
+            return found
+        path, made = Path(log_dir, LOG_DIR_ID), uuid.uuid4().hex
+        aside = path.with_suffix(".tmp")
+        try:
+            with aside.open("wb") as file:
+                file.write(f"{made}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise
+        _put(aside, path)
+        return made
 
 
 def _parsed_id(text: bytes) -> str | None:
-    # A crash may have left a part of it.
     found = re.fullmatch(rb"([0-9a-f]{32})\n", text)
     return None if found is None else found[1].decode()
 
@@ -473,14 +479,14 @@ def _parse(path: Path, text: bytes) -> Commit:
         if version not in VERSIONS:
             message = f"version {version!r} found, {' or '.join(map(str, VERSIONS))} expected: a newer offsetlog wrote this note"
             raise MetadataFileError(message, path=str(path))
-        contents, sequence, own_id = fields.get("contents"), fields["sequence"], id_of_log_dir(str(path.parent))
+        contents, sequence = fields.get("contents"), fields["sequence"]
         return Commit(
             str(fields["name"]),
             None if sequence is None else int(sequence),
             is_published=bool(fields["published"]),
             preserve_offsets=bool(fields["preserve_offsets"]),
             keep=bool(fields["keep"]),
-            targets=tuple(_target(path.parent, own_id, each) for each in fields["targets"]),
+            targets=tuple(_target(path.parent, each) for each in fields["targets"]),
             time=int(fields["time"]) if "time" in fields else _changed(path),
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
@@ -494,13 +500,17 @@ def _parse(path: Path, text: bytes) -> Commit:
         raise MetadataFileError(message, path=str(path)) from error
 
 
-def _target(log_dir: Path, own_id: str | None, fields: dict[str, Any]) -> CommitTarget:
+def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
     directory = str(fields["directory"])
-    log_dir_id = None if fields.get("log_dir_id") is None else str(fields["log_dir_id"])
+    is_beside = None if fields.get("is_beside") is None else bool(fields["is_beside"])
     beside = log_dir / Path(directory).name
     # The log dir may have been moved or copied, or was named from another working directory: the note is of the one that it lies in.
-    is_own = log_dir_id is not None and log_dir_id == own_id and not _is_same(Path(directory).parent, log_dir)
-    if is_own or (beside.is_dir() and not _is_same(beside, Path(directory))):
+    if is_beside and not _is_same(Path(directory).parent, log_dir):
+        directory = str(beside)
+    if is_beside is None and beside.is_dir() and not _is_same(beside, Path(directory)):
+        directory = str(beside)
+    # Or a broker has moved the partition there.
+    if is_beside is False and not Path(directory).exists() and any(Path(beside, path).is_dir() for path in fields["staged"]):
         directory = str(beside)
     topic_id = fields.get("topic_id")
     return CommitTarget(
@@ -516,5 +526,6 @@ def _target(log_dir: Path, own_id: str | None, fields: dict[str, Any]) -> Commit
         int(fields["end"]),
         None if topic_id is None else str(topic_id),
         tuple((int(batches), str(digest)) for batches, digest in fields.get("marks", ())),
-        log_dir_id,
+        None if fields.get("log_dir_id") is None else str(fields["log_dir_id"]),
+        is_beside,
     )

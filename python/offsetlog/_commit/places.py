@@ -157,8 +157,8 @@ def _check_log_dir(commit: Commit, target: CommitTarget) -> None:
 
 def _not_at_hand(commit: Commit, target: CommitTarget, place: str, what: str) -> OSError:
     message = (
-        f"{what}, in which {commit.name!r} has, or is to publish, {counted(target.records, 'record')} of {target.name}. Mount it or "
-        "move it back, and run the job again. Only if it is gone for good: "
+        f"{what}, in which {commit.name!r} has, or is to publish, {counted(target.records, 'record')} of {target.name}. Mount it, "
+        "or have a link at its path lead to where it is now, and run the job again. Only if it is gone for good: "
         f"offsetlog commits --forget {commit.name!r} --unfinished, with the first log dir of the job, lets the commit go; what it has "
         "published in other log dirs stays, and the job, run again after that, publishes it a second time"
     )

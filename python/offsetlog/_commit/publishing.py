@@ -147,7 +147,7 @@ def commit(
             is_published=False,
             preserve_offsets=preserve_offsets,
             keep=keep,
-            targets=targets_of(staged, preserve_offsets=preserve_offsets),
+            targets=targets_of(staged, log_dir, preserve_offsets=preserve_offsets),
             time=now_ms(),
             contents=given,
             single_replica=single_replica,
@@ -183,7 +183,8 @@ def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0
         if note.is_published:
             continue
         try:
-            unfinished = _as_given(log_dir, note, metadata, single_replica=False)
+            # One that began without metadata is not asked for it now.
+            unfinished = _as_given(log_dir, note, None if note.metadata is None else metadata, single_replica=False)
             if note.is_undoing:
                 undo(log_dir, unfinished, patience)
                 continue

@@ -211,7 +211,7 @@ def _remove_empty(folder: Path) -> None:
         return
 
 
-def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[CommitTarget, ...]:
+def targets_of(staged: Sequence[Staged], log_dir_of_note: str, *, preserve_offsets: bool) -> tuple[CommitTarget, ...]:
     """Return what is published of each partition, behind where its log ends now."""
     by_directory: dict[str, list[Staged]] = {}
     for each in staged:
@@ -252,6 +252,7 @@ def targets_of(staged: Sequence[Staged], *, preserve_offsets: bool) -> tuple[Com
             topic_id=topic_id,
             marks=marks,
             log_dir_id=ids[log_dir],
+            is_beside=os.path.samefile(log_dir, log_dir_of_note),  # as above
         )
         targets.append(of_partition)
     return tuple(targets)

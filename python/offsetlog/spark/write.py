@@ -186,13 +186,18 @@ def _published_even_so(log_dir: str, name: str, transaction: str, error: Excepti
     again = f"call write again with transaction_id={transaction!r}, which publishes each record once"
     try:
         note = note_of(log_dir, name)
-        if note is not None and not note.is_published:
-            # What is not taken back somebody else has gone on with.
-            note = None if undo(log_dir, note, Patience(0.0)) else note_of(log_dir, name)
+        if note is not None and not note.is_published and not undo(log_dir, note, Patience(0.0)):
+            text = f"another process works on it; {again}"
+            # Somebody else has gone on with it.
+            note = note_of(log_dir, name)
+        elif note is not None:
+            text = "nothing of it is published"
+        else:
+            # Where only the connection broke, the job may go on.
+            text = f"nothing of it is published yet; where Spark may still be at work on it, {again}"
         if note is not None and note.is_published:
             logger.warning("%s: all of it is published, in spite of an error: %s", name, error)
             return True
-        text = "nothing of it is published" if note is None else f"another process works on it; {again}"
     except (OSError, OffsetLogError) as failure:
         text = f"a part of it may be published, and could not be taken back ({failure}); {again}"
     logger.warning("%s: %s", name, text)
@@ -202,9 +207,12 @@ def _published_even_so(log_dir: str, name: str, transaction: str, error: Excepti
 
 def _forget_published(log_dir: str, name: str) -> None:
     """Remove the note of a write that nobody repeats; one that died half-way stays, for the next write to finish it."""
-    journal = note_of(log_dir, name)
-    if journal is not None and journal.is_published:
-        remove(log_dir, name)
+    try:
+        journal = note_of(log_dir, name)
+        if journal is not None and journal.is_published:
+            remove(log_dir, name)
+    except (OSError, OffsetLogError) as error:
+        logger.warning("%s: its note may stay: %s", name, error)
 
 
 def _laid_out(

@@ -52,7 +52,9 @@ impl Broker {
                     .iter()
                     .find(|end| end.producer.producer == *producer)
                     .and_then(|end| end.commit);
-                decisions.insert(key(partition, producer), end);
+                // Another request may have decided it since.
+                let known = decisions.entry(key(partition, producer)).or_insert(end);
+                *known = known.or(end);
             }
         }
     }

@@ -113,8 +113,12 @@ pub(super) fn choose(
                 }
                 source.failed = failed;
                 for UnopenedReplica { path, error } in failures {
-                    // One that is gone by now was moved, or deleted.
-                    if is_there(options.disk.as_ref(), &path).unwrap_or(true) {
+                    // One that is gone by now was moved, or deleted; unless its log dir is gone too.
+                    let disk = options.disk.as_ref();
+                    let log_dir = path.parent().map(|log_dir| disk.list(log_dir));
+                    let is_empty =
+                        log_dir.is_none_or(|listed| listed.map_or(true, |all| all.is_empty()));
+                    if is_empty || is_there(disk, &path).unwrap_or(true) {
                         let told = format!("cannot be opened, and may have more: {error}");
                         source.unopened.push((path, told));
                     }

@@ -9,7 +9,7 @@ use super::writer::{PendingDelete, guard};
 use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
 use crate::disk::{Disk, IoCall, Lock, write_whole};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result, is_out_of_room};
 use crate::log::{lock_idle, lock_partition, write_config};
 use offsetlog_format::name::{PARTITION_METADATA, directory_name};
 use offsetlog_format::partition_metadata::PARTITION_METADATA_VERSION;
@@ -122,7 +122,7 @@ impl LogDir {
     fn take_back(&self, path: &Path, building: &Path) {
         let locked = match lock_partition(self.disk(), path) {
             // A full disk has no room for the lock's file, which whoever has opened the partition has made.
-            Err(error) if error.is_out_of_room() => lock_idle(self.disk(), path),
+            Err(error) if lacks_room(&error) => lock_idle(self.disk(), path),
             locked => locked.map(Some),
         };
         let Ok(Some(lock)) = locked else { return };
@@ -132,6 +132,10 @@ impl LogDir {
         }
         lock.release();
     }
+}
+
+fn lacks_room(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if is_out_of_room(source))
 }
 
 fn create_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
