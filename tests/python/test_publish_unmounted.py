@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import shutil
@@ -381,3 +382,22 @@ def test_an_id_of_which_a_crash_left_a_part_is_made_anew(tmp_path: Path) -> None
         made = notes.make_id_of_log_dir(str(tmp_path))
         assert notes.id_of_log_dir(str(tmp_path)) == made
         assert notes.make_id_of_log_dir(str(tmp_path)) == made
+
+
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_notes_of_before_log_dirs_had_ids_are_honoured(tmp_path: Path, kind: str) -> None:
+    """A commit that stopped half-way goes on, and waits for a log dir that is not there."""
+    places = Places(tmp_path)
+    with suppress(Died), failing(4, Died()):
+        places.run(kind)
+    (path,) = places.first.glob("offsetlog-commit-*.json")
+    fields = json.loads(path.read_text())
+    for target in fields["targets"]:
+        del target["log_dir_id"], target["is_beside"]
+    path.write_text(json.dumps(fields))
+    places.unmount("missing")
+    with pytest.raises(OSError, match="this log dir is not there"):
+        places.run(kind)
+    places.mount()
+    places.run(kind)
+    assert found(places.second) == EXPECTED

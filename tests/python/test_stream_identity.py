@@ -127,7 +127,8 @@ def as_version_0(path: Path) -> None:
     for name in ("undoing", "failed", "time", "contents"):
         del fields[name]
     for target in fields["targets"]:
-        del target["topic_id"], target["marks"]
+        for name in ("topic_id", "marks", "log_dir_id", "is_beside"):
+            del target[name]
     path.write_text(json.dumps({**fields, "version": 0}))
 
 
