@@ -1,4 +1,4 @@
-"""``LogDir``: one or several log dirs of a broker, opened for reading as one."""
+"""``LogDir`` and ``WritableLogDir``: one or several log dirs of a broker, opened as one for reading or for appending."""
 # over 600 lines: the documentation of one public class; what it does stands in _topics, _unread and the engine.
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A partition in a scan over several of a log dir: opened when it is its turn."""
+"""A partition of a ``LogDir.scan``, which opens it only when the scan reaches it."""
 
 from __future__ import annotations
 

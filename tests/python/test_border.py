@@ -8,11 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 
-from offsetlog import Log, _offsetlog
+from offsetlog import Log, _mirror, _offsetlog, _options, _server
+from offsetlog._mirror import MirrorOptions
 from offsetlog._options import (
     SCAN_OPTIONS,
     AppendOptions,
@@ -20,11 +21,13 @@ from offsetlog._options import (
     LogDirOptions,
     MaintainOptions,
     MarkerOptions,
+    RestoreOptions,
     ScanOptions,
     WriteOptions,
     checked_scan,
     open_options,
 )
+from offsetlog._server import ServerOptions
 
 PLAIN = "tests/data/kafka-4.3.0/clean/log-dir-1/g-plain-0"
 CLUSTER = ClusterOptions(metadata=None, broker=None, internal_topics=[], single_replica=False)
@@ -33,6 +36,50 @@ LOG_DIR = LogDirOptions(defaults=[], clock=None, max_open_partitions=1, seed=Non
 APPEND = AppendOptions(leader_epoch=None, flush=False)
 MARKER = MarkerOptions(producer_id=1, producer_epoch=0, commit=True, coordinator_epoch=0, timestamp=None, transaction_version=0)
 MAINTAIN = MaintainOptions(now=None, dry_run=True, only=["deletes"], config=None)
+RESTORE = RestoreOptions(
+    topics=[],
+    until=None,
+    ends=[],
+    new_cluster=False,
+    metadata=[],
+    broker=None,
+    replication_factor=None,
+    single_replica=False,
+    keep_retention=False,
+    dry_run=True,
+)
+MIRROR = MirrorOptions(
+    bootstrap=["localhost:1"],
+    topics=[],
+    patterns=[],
+    once=True,
+    config=None,
+    config_file=None,
+    follow_deletes=False,
+    groups=False,
+    fetch_max_bytes=1,
+    refresh_ms=1,
+    give_up_ms=1,
+)
+SERVER = ServerOptions(
+    listen=["127.0.0.1:0"],
+    advertise=None,
+    topics=[],
+    high_watermark=False,
+    decide=False,
+    without_state=False,
+    groups=None,
+    broker=None,
+    metadata=None,
+    tls_certificate=None,
+    tls_key=None,
+    tls_client_ca=None,
+    users=None,
+    insecure=False,
+    metrics=None,
+    max_connections=1,
+    idle_timeout_ms=1,
+)
 Border = dict[str, Callable[[Any], object]]
 
 
@@ -81,6 +128,9 @@ def border(tmp_path: Path) -> Border:
         "end of a transaction": lambda options: appender.append_marker(MARKER, options),
         "maintain": appender.maintain,
         "scan": lambda options: native.Scan([(log, None, None)], options),
+        "restore": lambda options: native.restore([PLAIN], [str(tmp_path / "into")], open_options(), options, progress=None),
+        "mirror": lambda options: native.mirror(str(tmp_path / "mirror"), options, progress=None, event=None),
+        "serve": lambda options: native.Server([PLAIN], open_options(), options),
     }
 
 
@@ -101,11 +151,20 @@ GIVEN: dict[str, Any] = {
     "end of a transaction": APPEND,
     "maintain": MAINTAIN,
     "scan": vars(checked_scan()),
+    "restore": dict(RESTORE),
+    "mirror": dict(MIRROR),
+    "serve": dict(SERVER),
 }
 
 
 def test_every_dict_of_options_is_tried(border: Border) -> None:
     assert list(border) == list(GIVEN)
+    given = {frozenset(options) for options in GIVEN.values()}
+    for module in (_options, _server, _mirror):
+        for name, kind in vars(module).items():
+            # A scan's arguments cross as they were checked.
+            if is_typeddict(kind) and name.endswith("Options") and name not in {"ScanOptions", "OverOptions"}:
+                assert frozenset(kind.__annotations__) in given, name
 
 
 @pytest.mark.parametrize("name", GIVEN)

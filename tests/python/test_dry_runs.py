@@ -69,6 +69,10 @@ def log_dirs(copy: Path) -> list[Path]:
     return sorted(copy.glob("log-dir-*"))
 
 
+def partition(copy: Path) -> Path:
+    return min(copy.glob("log-dir-*/g-*-0"))
+
+
 def topics(copy: Path) -> list[str]:
     with LogDir.open(log_dirs(copy)) as log_dir:
         return [topic for topic in log_dir.topics() if topic.startswith("g-")]
@@ -109,6 +113,11 @@ COMMANDS: dict[str, Callable[[Path], list[object]]] = {
     "recover": lambda copy: ["recover", "--dry-run", *log_dirs(copy)],
     "delete": lambda copy: ["delete", "--dry-run", topics(copy)[0], *log_dirs(copy)],
     "delete, refused": lambda copy: ["delete", "--dry-run", "__transaction_state", *log_dirs(copy)],
+    "salvage": lambda copy: ["salvage", "--dry-run", partition(copy), "--into", copy / "new"],
+    "restore": lambda copy: ["restore", "--dry-run", *log_dirs(copy), "--into", copy / "new"],
+    "restore, refused": lambda copy: ["restore", "--dry-run", *log_dirs(copy), "--into", *log_dirs(copy)],
+    "adopt": lambda copy: ["adopt", "--dry-run", partition(copy), "--topic-id", "AAAAAAAAQACAAAAAAAAAAA"],
+    "end-transaction, refused": lambda copy: ["end-transaction", "g-txn-0", "1", *log_dirs(copy), "--abort", "--dry-run"],
 }
 
 

@@ -189,14 +189,33 @@ def test_a_driver_dies_at_each_change_of_the_disk(tmp_path: Path, kind: str) -> 
         assert not left(place), at
 
 
+def test_a_nameless_driver_dies_at_each_change_of_the_disk(tmp_path: Path) -> None:
+    """The next write of anybody finishes it, or nothing of it is there."""
+    finished = 0
+    for at in range(1, 60):
+        place = tmp_path / f"logs-{at}"
+        with failing(at, Died()) as seen, suppress(Died):
+            run(place, "nameless")
+        if seen() < at:
+            break
+        run(place, "nameless", topic="other", rows=ROWS[:3])
+        assert found(place) in ([], EXPECTED), at
+        finished += found(place) == EXPECTED
+        assert not commits(place), at
+    else:
+        pytest.fail("a commit without an end")
+    assert finished >= 8
+
+
 @pytest.mark.parametrize("kind", ["named", "stream", "nameless"])
-def test_a_partition_that_somebody_holds(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("partition", range(3))
+def test_a_partition_that_somebody_holds(tmp_path: Path, kind: str, partition: int) -> None:
     place = tmp_path / "logs"
     run(place, "nameless", rows=ROWS[:3])
     before = found(place)
-    with Log.open(place / "t-1", "a"):
+    with Log.open(place / f"t-{partition}", "a"):
         for _ in range(2):
-            with pytest.raises(LogLockedError, match="t-1"):
+            with pytest.raises(LogLockedError, match=f"t-{partition}"):
                 run(place, kind)
         # Meanwhile others write elsewhere.
         run(place, "nameless", topic="other", rows=ROWS[:6])
@@ -414,13 +433,14 @@ def test_what_can_be_neither_finished_nor_taken_back_is_told(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", ["named", "stream", "nameless"])
-def test_a_setting_refuses_what_was_staged(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("partition", range(3))
+def test_a_setting_refuses_what_was_staged(tmp_path: Path, kind: str, partition: int) -> None:
     place = tmp_path / "logs"
     run(place, "nameless", rows=ROWS[:3])
     before = found(place)
 
     def refused() -> None:
-        with Log.open(place / "t-1", "a", {"internal.segment.bytes": 100}):
+        with Log.open(place / f"t-{partition}", "a", {"internal.segment.bytes": 100}):
             pass
 
     # The setting stays: it refuses the job as often as that comes.
@@ -431,7 +451,7 @@ def test_a_setting_refuses_what_was_staged(tmp_path: Path, kind: str) -> None:
             assert found(place) == before
             assert not commits(place)
     run(place, "nameless", topic="other", rows=ROWS[:6])
-    with Log.open(place / "t-1", "a", MORE):
+    with Log.open(place / f"t-{partition}", "a", MORE):
         pass
     run(place, kind)
     assert found(place) == sorted(before + EXPECTED)

@@ -19,7 +19,7 @@ from offsetlog import Log, LogConfig, LogDir, commits, forget_commit
 from offsetlog._commit import notes
 from offsetlog._commit.places import metadata_among
 from offsetlog._commit.publishing import commit
-from offsetlog._commit.staging import Stage, Staged
+from offsetlog._commit.staging import STAGING, Stage, Staged
 from offsetlog.errors import ConfigError
 from offsetlog.spark.write import _published_even_so
 
@@ -195,8 +195,11 @@ def test_a_partition_whose_disk_cannot_be_read_is_not_gone(tmp_path: Path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", stat)
-        with pytest.raises(OSError, match="Input/output error"):
-            places.run("named")
+        for kind in ("named", "nameless"):
+            with pytest.raises(OSError, match="Input/output error"):
+                places.run(kind)
+    # Nothing is staged where the process happens to be.
+    assert not Path(STAGING).exists()
     assert len(commits(places.first)) == 1
     places.run("named")
     assert found(places.second) == EXPECTED

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
 
-from offsetlog import CorruptionError, Log, LogDir, OffsetLogError, Transaction, UnsupportedVersionError
+from offsetlog import CorruptionError, Log, LogDir, OffsetLogError, Transaction, UnreadPartitionsError, UnsupportedVersionError
 
 STATE = "__transaction_state"
 DUMP = DATA / "dump" / f"kafka-4.3.0__clean__log-dir-1__{STATE}-1__00000000000000000000.log.transaction-log-decoder.txt.gz"
@@ -171,6 +171,10 @@ def test_damage_and_a_torn_tail(place: Path) -> None:
     segment.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
     with pytest.raises(CorruptionError):
         transactions(place)
+    # The other partition's are told all the same.
+    with pytest.raises(UnreadPartitionsError, match=f"{STATE}-0") as unread:
+        transactions(place, (b"\0\0\0\1" + b"d", value), partition=1)
+    assert [each.transactional_id for each in unread.value.partial] == ["d"]
 
 
 def test_log_dirs_without_transactions(tmp_path: Path, place: Path) -> None:

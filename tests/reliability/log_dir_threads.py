@@ -161,7 +161,7 @@ class Run:
         while time.monotonic() < self.until:
             with self.account.lock:
                 known = [record for record in self.account.records if record.topic in STABLE]
-            match draw.randrange(10):
+            match draw.randrange(12):
                 case 0:
                     self.call("end_offsets", lambda known=known: self.check_ends(known))  # type: ignore[misc]
                 case 1:
@@ -183,9 +183,36 @@ class Run:
                     self.call("groups", self.check_groups)
                 case 8:
                     self.call("follow", lambda known=known: self.check_followed(known, everything))  # type: ignore[misc]
+                case 9 | 10:
+                    self.asks(draw, everything)
                 case _:
                     self.call("topics", self.log_dir.topics)
                     self.call("repr", lambda: repr(self.log_dir))
+
+    def asks(self, draw: random.Random, everything: list[TopicPartition]) -> None:
+        """What operators ask of a log dir without coordinators, metadata and idempotent producers."""
+        match draw.randrange(4):
+            case 0:
+                self.call("transactions", lambda: self.check_nothing(self.log_dir.transactions()))
+                self.call("groups_reset_csv", self.log_dir.groups_reset_csv)
+                self.call("groups_prometheus", self.log_dir.groups_prometheus)
+            case 1:
+                self.call("producers", lambda: self.check_nothing(self.log_dir.producers(topics=STABLE)))
+                self.call("why", lambda: self.log_dir.why(topics=STABLE))
+            case 2:
+                self.call("metadata", lambda: self.check_nothing(self.log_dir.metadata()))
+                self.call("strays", lambda: self.check_nothing(self.log_dir.strays()))
+            case _:
+                self.call("topic_config", lambda: self.log_dir.topic_config(draw.choice(STABLE)))
+                self.call("partitions", lambda: self.check_partitions(everything))
+
+    @staticmethod
+    def check_nothing(found: object) -> None:
+        assert not found, found
+
+    def check_partitions(self, known: list[TopicPartition]) -> None:
+        missing = {*known} - {*self.log_dir.partitions()}
+        assert not missing, missing
 
     def check_settings(self, topic: str) -> None:
         found = self.log_dir.topic_settings(topic).settings

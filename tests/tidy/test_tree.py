@@ -14,6 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SKIPPED = {".git", "target", "build", "dist", "site", "data", "corpus", "artifacts", "__pycache__", "spark-warehouse", "metastore_db"}
 TEXT = {".rs", ".py", ".pyi", ".md", ".toml", ".yml", ".java", ".in", ".xml", ".sh"}
 
+TOP = {
+    *(".ci", ".gitattributes", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Cargo.lock", "Cargo.toml", "LICENSE", "Makefile"),
+    *("README.md", "SECURITY.md", "benches", "clippy.toml", "docs", "examples", "fuzz", "mkdocs.yml", "pyproject.toml", "python"),
+    *("requirements", "rust", "tests"),
+}
+
 Rule = Callable[[str, str], Iterator[str]]
 
 
@@ -38,6 +44,12 @@ def found(rule: Rule, files: Iterator[tuple[str, str]]) -> list[str]:
 
 def test_files_are_short() -> None:
     assert not found(rules.too_long, texts(".rs", ".py", ".pyi", ".java"))
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    """What a test or a program leaves in the folder that it runs in is none of ours."""
+    told = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {path.split("/")[0] for path in told.splitlines()} == TOP
 
 
 def test_the_first_page_is_short() -> None:

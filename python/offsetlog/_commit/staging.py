@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -134,11 +135,20 @@ class Stage:
 
 
 def partition_directory(paths: Iterable[str], topic: str, partition: int) -> str | None:
-    """Return where a partition lies among log dirs."""
+    """Return where a partition lies among log dirs; ``None`` where none has it.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at. That is no answer.
+    """
     for path in paths:
         directory = os.path.join(path, f"{topic}-{partition}")  # a text is what is kept
-        if os.path.isdir(directory):  # as above
-            return directory
+        try:
+            if stat.S_ISDIR(os.stat(directory).st_mode):  # as above
+                return directory
+        except (FileNotFoundError, NotADirectoryError):
+            continue
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a commit publishes: as its note has it, and in the words of errors and of the log."""
+"""Formats what a commit publishes, for its note, for error texts and for log messages."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``spark.read.format("offsetlog")`` and ``spark.readStream`` work wherever this package is installed; :func:`register` is only needed
 where that search is switched off, and where a driver runs several streams. :func:`offsets_behind` tells how far a stream is behind.
-:func:`scan`, :func:`map_splits` and :func:`splits` are the direct roads, :class:`ReadReport` tells what they read, :func:`write`
+:func:`scan`, :func:`map_splits` and :func:`splits` are the direct APIs, :class:`ReadReport` tells what they read, :func:`write`
 writes a frame and says what it wrote, :func:`lookup` is a UDF that fetches records by offset.
 
 Options, columns and their meaning are those of Spark's own Kafka source and sink, with ``path`` in place of the brokers.

@@ -1,4 +1,4 @@
-"""The direct roads: a scan through ``mapInArrow``, and splits for ``rdd.mapPartitions`` with the work done inside.
+"""The direct APIs: a scan through ``mapInArrow``, and splits for ``rdd.mapPartitions`` with the work done inside.
 
 Both plan with the same options and the same code as the data source. They are faster than it where its per-query planning process
 or its task start count, and where the work can be done on records before Spark makes rows of them.

@@ -1,4 +1,4 @@
-"""What is given, before it is looked at: options that Spark adds by itself, and paths."""
+"""Splits the options that Spark hands over into ours and those that Spark adds, and reads paths out of them."""
 
 from __future__ import annotations
 

@@ -428,11 +428,14 @@ class _Router:
             numbers = log_dir.topics().get(name, [])
             # Else another task or driver is making it.
             if _is_whole(numbers):
-                directories = [partition_directory(settings.paths, name, number) or "" for number in numbers]
-                # What the options say holds for what is written here, also where the topic itself has other settings.
-                config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
-                settings.check_count(name, len(numbers))
-                return Topic(name, len(numbers), tuple(directories), config)
+                directories = [partition_directory(settings.paths, name, number) for number in numbers]
+                there = tuple(directory for directory in directories if directory is not None)
+                # Else it is being deleted.
+                if len(there) == len(numbers):
+                    # What the options say holds for what is written here, also where the topic itself has other settings.
+                    config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
+                    settings.check_count(name, len(numbers))
+                    return Topic(name, len(numbers), there, config)
             if time.monotonic() > deadline:
                 message = f"of topic {name!r} only the partitions {numbers} are here: how many it has is not known"
                 raise LogDirError(message, path=settings.paths[0])

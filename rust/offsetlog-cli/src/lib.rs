@@ -72,7 +72,7 @@ pub const EXIT_NOTHING: i32 = 1;
 /// Exit code: the command failed, or a part of it: wrong arguments, a file that cannot be read or written, damage that hides what was
 /// asked for.
 pub const EXIT_ERROR: i32 = 2;
-/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`, `salvage`, `restore`): they found some.
+/// Exit code of the verbs that look for damage (`verify`, `dump`, `recover --dry-run`, `salvage`, `restore`, `mirror`): they found some.
 pub const EXIT_DAMAGED: i32 = 3;
 /// Exit code of `append`: a line of the input was refused; those before it are appended.
 pub const EXIT_REFUSED: i32 = 4;

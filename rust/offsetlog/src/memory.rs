@@ -1,4 +1,4 @@
-//! Memory that a file asks for: it may not be there, and an allocation that fails by itself ends the process.
+//! Fallible allocation for sizes that come from file contents: an infallible one ends the process if memory is short.
 
 use crate::error::{Error, Result};
 

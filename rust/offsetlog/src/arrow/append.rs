@@ -261,7 +261,7 @@ impl ArrowRows {
     /// # Errors
     /// `InvalidTimestamp`, `RecordRejected` (no key under compaction), `RecordTooLarge`, `RecordBatchTooLarge`,
     /// `UnexpectedAppendOffset` if rows keep offsets below the log end offset: nothing was appended. `Io`, `Closed`,
-    /// `Poisoned`, `Interrupted`; `Argument` for a batch size of 0 and for a log opened for reading.
+    /// `Poisoned`, `Interrupted`; `Argument` for a batch size of 0.
     pub fn append(&mut self, log: &LogWriter, options: &ArrowAppendOptions) -> Result<AppendInfo> {
         (self.oversized, self.appended, self.appended_rows) = (None, None, 0);
         if options.batch_bytes == 0 {

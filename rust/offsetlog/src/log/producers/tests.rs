@@ -1,3 +1,5 @@
+//! Tests of producer state: against brokers' files, and of snapshots.
+
 mod kafka;
 mod snapshots;
 

@@ -57,7 +57,7 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
     if let Some(position) = first_difference(&path, &*file, &*uncached, from)? {
         write_anew(loading, &path, &*file)?;
         let reason = format!(
-            "from position {position} on the disk did not hold what the system's cache shows, as after a failed sync: written anew"
+            "from position {position} on the disk differed from the page cache, as after a failed sync: rewritten from the cache"
         );
         loading.report.rebuilt.push((path, reason));
     }

@@ -1,3 +1,5 @@
+//! Which producer snapshot is taken, and which are refused.
+
 use super::*;
 
 #[test]
