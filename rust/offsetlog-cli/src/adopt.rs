@@ -1,4 +1,4 @@
-//! `offsetlog adopt`: directories that a broker set aside, or that have another topic id, made partitions again.
+//! `offsetlog adopt`: makes directories that a broker set aside, or that have another topic id, partitions again.
 
 use crate::args::Adopt;
 use crate::console::Console;

@@ -124,7 +124,7 @@ struct Summary<'a> {
 pub(crate) fn run(args: &Append, console: &mut Console<'_>) -> Result<i32, Failure> {
     console.quiet = args.quiet;
     let layout = Layout::of(args)?;
-    // What is opened next may get its number, and would be read.
+    // The next file that is opened may get its number, and would be read.
     if console.terminal.stdin_is_closed {
         return Err(Failure::Usage(
             "standard input is closed, or a /dev/null that a program put in its place, so there is nothing to append; give it with '< FILE' \
@@ -193,7 +193,7 @@ fn size_of(log: &LogWriter) -> Result<u64, Failure> {
     Ok(segments.iter().map(|segment| segment.size_bytes).sum())
 }
 
-/// Opens the partition, gives it its settings, and tells what opening changed.
+/// Opens the partition, applies its settings, and reports what opening changed.
 fn open(args: &Append, console: &mut Console<'_>) -> Result<LogWriter, Failure> {
     let settings = unique(&args.settings)?;
     let is_new = match std::fs::read_dir(&args.path) {

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
     })
 }
 
-/// Records that were cut or removed before they were printed end a follow: it failed, which is more than that nothing is there.
+/// Records that were truncated or deleted before they were printed end a follow: it failed, which is more than finding nothing.
 fn overtaken(failure: Failure) -> Failure {
     match failure {
         Failure::Engine(error) if matches!(error.kind(), ErrorKind::OffsetOutOfRange { .. }) => {
@@ -91,7 +91,7 @@ fn overtaken(failure: Failure) -> Failure {
     }
 }
 
-/// What is there and what comes, until somebody stops it, or `-c` or a stop says that it is enough; how many records.
+/// Prints existing and new records until it is stopped, or reaches `-c` or the end of the range; returns how many.
 fn follow(
     args: &Cat,
     bounds: Bounds,
@@ -130,7 +130,7 @@ fn follow(
             console.warn(&hole.to_string());
             holes += 1;
         }
-        // Whoever reads the output waits for it.
+        // A reader of the output waits for it.
         console.out.flush()?;
     }
     Ok(total)
@@ -255,7 +255,7 @@ impl Bounds {
     }
 }
 
-/// Finds the offset at which reading can go on behind a damaged batch whose header still makes sense.
+/// Finds the offset at which reading can continue behind a damaged batch whose header still makes sense.
 fn behind_damage(log: &Log, error: offsetlog::Error) -> Failure {
     let batch = error
         .offset()
@@ -270,7 +270,7 @@ fn behind_damage(log: &Log, error: offsetlog::Error) -> Failure {
     }
 }
 
-/// Prints a range of one partition, and says what was left out. `look` is told now and then how far it is, of [`STEPS`].
+/// Prints a range of one partition, and reports what was left out. Calls `look` now and then with the progress, of [`STEPS`].
 fn print_range(
     args: &Cat,
     log: &Log,
@@ -309,7 +309,7 @@ fn print_range(
     Ok(())
 }
 
-/// Prints up to `limit` records and counts them. `look` is told the last offset of each batch.
+/// Prints up to `limit` records and counts them. Calls `look` with the last offset of each batch.
 fn print(
     scan: &mut Scan,
     (limit, count): (u64, &mut u64),

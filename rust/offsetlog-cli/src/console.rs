@@ -53,7 +53,7 @@ impl<'a> Console<'a> {
         }
     }
 
-    /// Writes a line to standard error without any lead: as it is, or on a terminal so that it cannot steer it.
+    /// Writes a line to standard error without a prefix: unchanged, or escaped on a terminal, which it must not steer.
     pub(crate) fn plain_error(&mut self, text: &str) {
         let line = if self.terminal.stderr_is_terminal {
             escaped(text) + "\n"

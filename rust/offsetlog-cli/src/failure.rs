@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// What the engine says.
     Engine(offsetlog::Error),
-    /// Damage in a batch behind which reading can go on, at this offset.
+    /// Damage in a batch; reading can continue behind it, at this offset.
     Damage(offsetlog::Error, i64),
     /// Standard output cannot be written.
     Output(io::Error),
@@ -39,7 +39,7 @@ impl From<io::Error> for Failure {
 }
 
 impl Failure {
-    /// What is about one partition, so that others can be read all the same: the error, and what to say of it.
+    /// The error of one partition, so that the others can still be read, and its message.
     pub(crate) fn of_one_partition(&self) -> Option<(&offsetlog::Error, String)> {
         match self {
             Self::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {

@@ -169,7 +169,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Prints what the workers send, partition after partition. The receivers end with this, and with them whoever waits to send.
+    /// Prints what the workers send, partition after partition. The receivers end with this, and with them any worker that waits to send.
     fn print(
         &self,
         jobs: &[Job],
@@ -251,7 +251,7 @@ impl<'a> Search<'a> {
             ..ScanOptions::default()
         })?;
         let mut block = Vec::new();
-        // What is found before damage is sent like all else.
+        // Matches found before damage are sent like all others.
         let outcome = (|| {
             while let Some(mut batch) = scan.next_batch()? {
                 if stop.load(Ordering::Relaxed) {
@@ -301,7 +301,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The engine's words; where the advice would be to print what stands before damage, that is done.
+/// The engine's message. Damage gets no advice to print the records before it: they are printed already.
 fn in_words(error: &offsetlog::Error) -> String {
     if error.is_corruption() {
         error.to_string()

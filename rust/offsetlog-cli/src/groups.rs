@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
     let log_dir = LogDir::open(&args.paths, &options)?;
     let (bar, progress) = Progress::of_partitions(console);
     let (mut groups, left_out, unread) = log_dir.groups(&GroupsOptions {
-        // What these show says nothing of how far groups are behind.
+        // These outputs do not show how far groups are behind.
         without_lag: args.reset_csv || args.members || args.state,
         progress,
     })?;
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Groups, console: &mut Console<'_>) -> Result<i32, Failu
     Ok(EXIT_FINE)
 }
 
-/// Writes text for another program as it is. On a terminal nothing in it may steer the terminal, so it is shown escaped.
+/// Writes text for another program unchanged. On a terminal nothing in it may steer the terminal, so it is shown escaped.
 fn write_text(text: &str, console: &mut Console<'_>) -> io::Result<()> {
     if !console.terminal.stdout_is_terminal {
         return console.out.write_all(text.as_bytes());

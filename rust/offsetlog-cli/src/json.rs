@@ -95,7 +95,7 @@ impl<'a> Shown<'a> {
         Self::plain(Some(path.as_os_str().as_bytes()))
     }
 
-    /// The bytes in an encoding. What is not JSON is shown as [`plain`](Self::plain), with the reason.
+    /// The bytes in an encoding. Bytes that are not JSON are shown as [`plain`](Self::plain), with the reason.
     pub(crate) fn encoded(bytes: Option<&'a [u8]>, encoding: Encoding) -> (Self, Option<String>) {
         let shown = match (bytes, encoding) {
             (Some(bytes), Encoding::Base64) => Self::Encoded(base64(bytes)),
@@ -194,7 +194,7 @@ impl Formatter for OneSafeLine {
         out.write_all(rest.as_bytes())
     }
 
-    /// An embedded document: white space between tokens goes, strings are escaped as above.
+    /// An embedded document: white space between tokens is dropped, strings are escaped as above.
     fn write_raw_fragment<W: Write + ?Sized>(
         &mut self,
         out: &mut W,

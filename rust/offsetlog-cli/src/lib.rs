@@ -1,7 +1,7 @@
 //! The `offsetlog` command: look into Apache Kafka log directories without a broker, append to them, keep topics in them, recover them.
 //!
-//! One function, [`run`], takes the arguments and the output streams and gives the exit code. The stand-alone program and
-//! the console script of the Python package both call it, so there is one parser and one behaviour.
+//! One function, [`run`], takes the arguments and the output streams and returns the exit code. The stand-alone program and the console
+//! script of the Python package both call it, so there is one parser and one behaviour.
 //!
 //! ```
 //! use offsetlog_cli::{Terminal, run};
@@ -96,9 +96,9 @@ pub struct Terminal {
     pub stdout_is_closed: bool,
     /// Whether somebody types the input.
     pub stdin_is_terminal: bool,
-    /// Whether data goes to a terminal: control characters in records are then never written, unless forced.
+    /// Whether data is written to a terminal: control characters in records are then never written, unless forced.
     pub stdout_is_terminal: bool,
-    /// Whether talk goes to a terminal: long work then shows a progress bar.
+    /// Whether messages are written to a terminal: long work then shows a progress bar.
     pub stderr_is_terminal: bool,
     /// Whether colour is unwanted (`NO_COLOR`, or a terminal that has none).
     pub no_color: bool,
@@ -110,8 +110,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Asks the process's own standard streams and environment. Rust's runtime opens the null device in the place of a stream that is
-    /// closed: of standard input that is told from `< /dev/null`, of standard output nobody can tell.
+    /// Checks the process's own standard streams and environment. Rust's runtime opens the null device in place of a closed stream: for
+    /// standard input this can be told from `< /dev/null`, for standard output it cannot.
     #[must_use]
     pub fn of_process() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -219,7 +219,7 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Commits(args) => Err(commits(args)),
         Verb::Completions { shell } => completions(*shell, &mut console),
     };
-    // What was printed before a failure is as true as ever, so it goes out first.
+    // What was printed before a failure is still true, so it is flushed first.
     let flushed = console.out.flush().map_err(Failure::Output);
     let outcome = outcome.and_then(|code| flushed.map(|()| code));
     outcome.unwrap_or_else(|failure| failure.report(&mut console))

@@ -64,7 +64,7 @@ fn show_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl PartitionLine {
-    /// What can be told of a log, and the first failure: damage hides only what it touches.
+    /// What can be shown of a log, and the first failure: damage hides only what it touches.
     fn of(log: &Log) -> (Self, Option<offsetlog::Error>) {
         let mut failure = None;
         let failed = &mut failure;
@@ -233,7 +233,7 @@ pub(crate) fn run(args: &Ls, console: &mut Console<'_>) -> Result<i32, Failure> 
     })
 }
 
-/// Says that a broker has set directories aside in log dirs that are listed: their records are there, and in no partition of the list.
+/// Reports that a broker has set directories aside in the listed log dirs: their records are in no partition of the list.
 fn tell_set_aside(selection: &Selection, console: &mut Console<'_>) {
     let is_asked = |topic: &str| {
         let asked = &selection.topics;

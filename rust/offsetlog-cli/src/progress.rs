@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 const REDRAWS_PER_SECOND: u8 = 10;
 
-/// What work calls with the steps that are done, all of them, and the name of what it is at.
+/// The callback of long work: the steps done, all steps, and the name of the current item.
 pub(crate) type Told = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 
 /// A bar, or nothing where nobody would see it or where it would stand among the data.
@@ -93,7 +93,7 @@ impl Progress {
         Self(Some(styled(bar, "{spinner} {msg}  {elapsed}")))
     }
 
-    /// Whether somebody sees it: what it shows need not be made otherwise.
+    /// Whether anybody sees it: if not, its text need not be made.
     pub(crate) const fn is_shown(&self) -> bool {
         self.0.is_some()
     }

@@ -1,4 +1,4 @@
-//! `offsetlog recover`: partitions that were not closed cleanly, or are damaged, made sound; and what that changed.
+//! `offsetlog recover`: repairs partitions that were not closed cleanly, or are damaged, and reports what that changed.
 
 use crate::args::{Recover, Selection};
 use crate::console::Console;
@@ -112,7 +112,7 @@ fn targets(selection: &Selection, console: &mut Console<'_>) -> Result<Vec<Targe
     let options = OpenOptions::default();
     let mut found: Vec<Target> = Vec::new();
     for path in &selection.paths {
-        // Each path by itself: where a partition stands twice, both are recovered.
+        // Each path by itself: if a partition is there twice, both are recovered.
         let log_dir =
             LogDir::open(std::slice::from_ref(path), &options).map_err(Failure::Writing)?;
         for warning in log_dir.warnings() {

@@ -1,4 +1,4 @@
-//! `offsetlog salvage`: a sound log of everything that can be read of a damaged one, and what is lost.
+//! `offsetlog salvage`: builds a sound log from everything that can be read of a damaged one, and reports what is lost.
 
 use crate::args::Salvage;
 use crate::console::Console;

@@ -64,7 +64,7 @@ impl Source {
         Ok(log)
     }
 
-    /// Where a chosen partition stands, of several places the first.
+    /// The path of a chosen partition; the first one if there are several.
     pub(crate) fn path_of(&self, chosen: &Chosen) -> PathBuf {
         let places = self.log_dir.directories(&chosen.topic);
         let found = places

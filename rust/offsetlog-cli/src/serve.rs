@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Serve, console: &mut Console<'_>) -> Result<i32, Failur
     console.out.flush()?;
     let ended = attend(&mut stop, &events, &lost, args, console);
     serving.stop();
-    // What the last connections told.
+    // The events of the last connections.
     while let Ok(line) = events.try_recv() {
         print(&line, args, console)?;
     }
@@ -323,7 +323,7 @@ fn write_screen(
         escaped(&report.cluster_id)
     )?;
     if args.advertise.is_some() {
-        // Clients are told another address than this one.
+        // The advertised address differs from this one.
         let addresses = serving.addresses().iter().map(ToString::to_string);
         let addresses: Vec<_> = addresses.collect();
         writeln!(console.out, "Listening at {}", addresses.join(", "))?;

@@ -123,8 +123,8 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
 /// Topics that failed, each once.
 type Failed = BTreeMap<String, offsetlog::Error>;
 
-/// Records the failure of one topic, behind which the others go on. Returns what ends the command: an error that names no file is about
-/// the arguments.
+/// Records the failure of one topic; the others continue. Returns an error that ends the command: one that names no file is about the
+/// arguments.
 fn pass_over(
     error: offsetlog::Error,
     topic: &str,
@@ -133,7 +133,7 @@ fn pass_over(
     if matches!(error.kind(), ErrorKind::Interrupted) || error.path().is_none() {
         return Err(error);
     }
-    // What changing it said comes first, and says more than what reading says.
+    // An error of changing it came first, and says more than one of reading it.
     failed.entry(topic.to_owned()).or_insert(error);
     Ok(())
 }
@@ -214,7 +214,7 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<Failed, Failure>
         // The parser of settings says which one may have been meant.
         LogConfig::parse([(name.as_str(), "")]).map_err(Failure::Writing)?;
     }
-    // Settings can only be changed where a topic is: no folder, and no lock in one, is made for that.
+    // Settings can only be changed if the topic exists: no folder, and no lock in one, is created for that.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
     let log_dir = open(&args.paths, console)?;
     let change_one = |topic: &String| {

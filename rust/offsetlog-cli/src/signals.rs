@@ -7,8 +7,8 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// From now on Ctrl-C is something to be asked for, and a second one ends the process. Not where whoever started the program has it ignored, as a shell does for what
-/// runs in the background. Where the system refuses, it does what it always does, which costs no record that is appended.
+/// From now on Ctrl-C sets a flag, and a second one ends the process. Does nothing if the program was started with Ctrl-C ignored, as a
+/// shell does for background jobs. If the system refuses, Ctrl-C does what it always does, which costs no appended record.
 pub(crate) fn catch_interrupt() -> Option<Interrupt> {
     if is_ignored(SIGINT) {
         return None;
@@ -20,7 +20,7 @@ pub(crate) fn catch_interrupt() -> Option<Interrupt> {
     Some(Arc::new(move || noted.load(Ordering::Relaxed)))
 }
 
-/// What ended a verb that runs until it is told to stop.
+/// What ended a command that runs until it is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Ctrl-C.
@@ -51,7 +51,7 @@ pub(crate) fn catch_stop(terminal: &Terminal) -> impl FnMut() -> Option<Stop> + 
     }
 }
 
-/// From now on a write past the largest size that a file may have here (`ulimit -f`) is an error, which is told like any other.
+/// From now on a write past the file size limit (`ulimit -f`) is an error, which is reported like any other.
 pub(crate) fn outlive_file_limits() {
     // Only that there is a handler matters. Where the system refuses one, the process ends there, as after a kill.
     let _ = flag::register(SIGXFSZ, Arc::default());

@@ -57,7 +57,7 @@ pub(crate) fn create(args: &Create, console: &mut Console<'_>) -> Result<i32, Fa
 }
 
 pub(crate) fn delete(args: &Delete, console: &mut Console<'_>) -> Result<i32, Failure> {
-    // A topic can only be deleted where there is one: no folder is made for that.
+    // Only an existing topic can be deleted: no folder is created for that.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
     let terms = LogDirOptions {
         internal_topics: args.internal.iter().cloned().collect(),
@@ -100,7 +100,7 @@ pub(crate) fn delete(args: &Delete, console: &mut Console<'_>) -> Result<i32, Fa
     Ok(EXIT_FINE)
 }
 
-/// What a broker's `server.properties` has hold for topics that were given nothing.
+/// The defaults that a broker's `server.properties` sets for topics without settings of their own.
 pub(crate) fn broker_defaults(path: Option<&Path>) -> Result<LogConfig, Failure> {
     let Some(path) = path else {
         return Ok(LogConfig::default());

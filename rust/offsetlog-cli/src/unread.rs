@@ -1,4 +1,4 @@
-//! Partitions that failed while others did not: said, and in JSON a line of their own.
+//! Reports partitions that failed while others did not: in words, and in JSON with a line of their own.
 
 use crate::console::Console;
 use crate::failure::{Failure, with_advice};
@@ -44,7 +44,7 @@ pub(crate) fn tell_one(
     Ok(())
 }
 
-/// Writes the JSON line of one partition that failed, behind what was printed before. Whoever calls says it in words, too.
+/// Writes the JSON line of one partition that failed, after what was printed before. The caller reports it in words, too.
 pub(crate) fn write_line(
     (topic, partition): (&str, i32),
     error: &offsetlog::Error,
@@ -65,7 +65,7 @@ pub(crate) fn write_line(
     Ok(())
 }
 
-/// The error of one partition among several, behind which the others go on; else what ends the command.
+/// The error of one partition among several, after which the others continue; else what ends the command.
 pub(crate) fn of_one(failure: Failure) -> Result<offsetlog::Error, Failure> {
     match failure {
         Failure::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => Ok(error),

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Verify, console: &mut Console<'_>) -> Result<i32, Failu
             console.out.write_all(b"\n")?;
             continue;
         }
-        // The same of one batch after the other is told once.
+        // The same finding in consecutive batches is reported once.
         let (mut more, mut last) = (0_u64, finding);
         while let Some(again) = shown.next_if(|next| is_same(finding, next)) {
             more += 1;
@@ -165,7 +165,7 @@ fn summary_of(report: &DamageReport) -> SummaryLine {
     }
 }
 
-/// One finding, and how often and until where it comes again.
+/// One finding, how often it repeats, and up to where.
 fn write_text(
     finding: &Finding,
     (more, last): (u64, &Finding),

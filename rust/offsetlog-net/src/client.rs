@@ -1,5 +1,4 @@
-//! A connection to a Kafka broker from the client's side: a request goes out, its response comes in, one after the other or several on
-//! their way.
+//! A client's connection to a Kafka broker: sends requests and receives responses, one at a time or with several in flight.
 
 mod connection;
 mod error;

@@ -1,24 +1,23 @@
 //! The group coordinator: who is in a consumer group, what each member reads, and what the group has committed.
 //!
-//! It is Kafka's classic protocol (`GroupMetadataManager` and `OffsetMetadataManager` of 4.3.0) without sockets and without a clock:
-//! requests come as decoded structures with the time, and what has to wait for other members is asked for again.
+//! It is Kafka's classic protocol (`GroupMetadataManager` and `OffsetMetadataManager` of 4.3.0) without sockets and without a clock: the
+//! caller passes decoded requests and the time, and polls a request that waits for other members.
 //!
 //! It answers as Kafka does, on purpose with these exceptions:
-//! * Groups are begun empty: what a dead cluster's groups, or those of an earlier run, have committed is there, and the generation goes
-//!   on; their members are not, and join again.
+//! * Groups start without members: what a dead cluster's groups, or those of an earlier run, committed is there, and the generation
+//!   continues, but the members must rejoin.
 //! * Committed offsets do not expire, neither after `offsets.retention.minutes` nor by a commit's own retention time.
-//! * A join or sync that its client repeats on another connection, and a sync of a member that leaves, are answered; Kafka never answers
-//!   them.
-//! * Ids that were given out and have not joined are bounded as members are, and memory for groups and members is bounded: where there is
-//!   no room, a join is answered with `GROUP_MAX_SIZE_REACHED`. A member with more than 100 protocols is answered with
-//!   `INCONSISTENT_GROUP_PROTOCOL`.
-//! * Groups that `DescribeGroups` and offsets that `OffsetFetch` name twice are answered once.
-//! * A group that only a refused join has made gives way to others where there is no room.
-//! * A leader epoch that is committed and that no client was told is not stored; the offset is. Java's consumers read nothing from a
-//!   partition whose leader epoch is below a committed one, and who serves a directory cannot raise it.
-//! * A commit that cannot be stored is answered with `COORDINATOR_NOT_AVAILABLE` where trying again may help, such as after a full disk,
-//!   and with `UNKNOWN_SERVER_ERROR` where it does not.
-//! * Producers of transactions are told `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
+//! * If a client repeats a join or sync on another connection, or a member leaves during its sync, the waiting request is answered; Kafka
+//!   never answers it.
+//! * Member ids that have not joined yet are bounded as members are, and so is the memory for groups and members: above a bound, a join
+//!   returns `GROUP_MAX_SIZE_REACHED`. A member with more than 100 protocols gets `INCONSISTENT_GROUP_PROTOCOL`.
+//! * A group that `DescribeGroups` names twice, or an offset that `OffsetFetch` names twice, is returned once.
+//! * A group that only a refused join created is removed when other groups need the room.
+//! * A commit with a leader epoch that no client was given is stored without the epoch. Java's consumers read nothing from a partition
+//!   whose leader epoch is below a committed one, and the operator of a served directory cannot raise it.
+//! * A commit that cannot be stored returns `COORDINATOR_NOT_AVAILABLE` if a retry may help, such as after a full disk, else
+//!   `UNKNOWN_SERVER_ERROR`.
+//! * Transactional producers get `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
 
 mod admin;
 pub mod committed_offsets;
@@ -52,7 +51,7 @@ use timers::Timers;
 /// Most protocols of a member: each is compared with each of every other member. Java's consumers have two.
 const PROTOCOLS_MAX: usize = 100;
 
-/// A group whose end could not be stored is looked at again after this time.
+/// Time until the coordinator retries to remove a group whose removal could not be stored.
 const TRY_AGAIN_MS: i64 = 1000;
 
 /// Longest name of a group: what a record's key can hold.
@@ -69,14 +68,14 @@ pub struct Context<'c> {
     pub connection_id: u64,
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Answer {
     /// The response, for the version of the request.
     Reply(Struct<'static>),
-    /// It waits for other members: [`poll`](Coordinator::poll) the ticket when the coordinator called, and at this time at the latest.
+    /// It waits for other members: [`poll`](Coordinator::poll) the ticket after the coordinator's callback, and at this time at the latest.
     Wait {
-        /// The number to ask with.
+        /// The number to poll with.
         ticket: u64,
         /// Milliseconds since 1970.
         until_ms: i64,
@@ -99,9 +98,9 @@ impl fmt::Debug for Coordinator {
 #[derive(Debug)]
 struct State {
     groups: BTreeMap<String, Group>,
-    /// When groups have something to do by time. A time may be too early, where a member was heard since; never too late.
+    /// When each group is next due. A time may be too early, if a member was heard since, but never too late.
     timers: Timers,
-    /// Groups that are there because a join was refused: a broker keeps them, too, until it looks for empty ones.
+    /// Groups that exist only because a join was refused. A broker keeps them too, until it looks for empty groups.
     refused: BTreeSet<String>,
     shared: Shared,
 }
@@ -186,19 +185,19 @@ impl Coordinator {
         })
     }
 
-    /// Nobody waits for the answer to this ticket any more. The member stays until its session ends, as in Kafka.
+    /// Drops a ticket that nobody waits for any more. The member stays until its session ends, as in Kafka.
     pub fn forget(&self, ticket: u64) {
         self.lock().shared.tickets.forget(ticket);
     }
 
-    /// A connection has ended: its requests that wait are forgotten. Its members stay until their sessions end, as in Kafka.
+    /// Drops the waiting requests of a closed connection. Its members stay until their sessions end, as in Kafka.
     pub fn disconnect(&self, connection_id: u64, now_ms: i64) {
         let _ = now_ms;
         self.lock().shared.tickets.forget_connection(connection_id);
     }
 
-    /// Does what is due by time alone: sessions end, rebalances are completed without those that did not come. Returns when it is to be
-    /// called next, in milliseconds since 1970; `i64::MAX` if nothing is due.
+    /// Does what is due by time alone: expires sessions, and completes rebalances without the members that did not join. Returns when to
+    /// call it next, in milliseconds since 1970; `i64::MAX` if nothing is due.
     pub fn tick(&self, now_ms: i64) -> i64 {
         self.change(|state| state.tick(now_ms))
     }
@@ -274,8 +273,8 @@ impl Coordinator {
     }
 }
 
-/// The dead cluster's groups become the starting point: what they have committed, and the generation of classic groups. What `offsets`
-/// has already wins.
+/// Seeds `offsets` with the dead cluster's groups: their committed offsets, and the generation of classic groups. Entries that `offsets`
+/// already has win.
 ///
 /// # Errors
 /// Those of [`CommittedOffsets::seed`].
@@ -357,7 +356,7 @@ impl State {
     fn tick(&mut self, now: i64) -> i64 {
         for id in self.timers.due(now) {
             self.tick_group(&id, now);
-            // A group whose end cannot be stored is looked at again, but not at once.
+            // If a group's removal cannot be stored, it is retried, but not at once.
             if self.due(&id).is_some_and(|due| due <= now) {
                 let later = now.saturating_add(TRY_AGAIN_MS);
                 self.timers.set(&id, Some(later));
@@ -371,12 +370,12 @@ impl State {
         group.next_due(self.shared.offsets.has_offsets(id))
     }
 
-    /// Does what is due in a group, and forgets one that has had neither members nor offsets for long.
+    /// Does what is due in a group. Removes a group that has long had neither members nor offsets.
     fn tick_group(&mut self, id: &str, now: i64) {
         if let Some(group) = self.groups.get_mut(id) {
             group.tick(now, &mut self.shared);
             let has_offsets = self.shared.offsets.has_offsets(id);
-            // Where its end cannot be stored it stays.
+            // If its removal cannot be stored, the group stays.
             if group.is_forgotten(has_offsets, now) && self.shared.offsets.remove_group(id).is_ok()
             {
                 self.forget_group(id);
@@ -385,7 +384,7 @@ impl State {
         self.settle(id);
     }
 
-    /// Whether a group may have this many bytes more, or be there at all. Groups that only a refused join has made give way.
+    /// Whether a group may take this many bytes more, or exist at all. Removes groups that only a refused join created.
     fn make_room(&mut self, id: &str, bytes: u64) -> bool {
         let is_known = self.groups.contains_key(id);
         let bytes = bytes.saturating_add(if is_known { 0 } else { Group::bytes(id) });
@@ -413,7 +412,7 @@ impl State {
         }
     }
 
-    /// Notes when a group has something to do by time.
+    /// Records when the group is next due.
     fn settle(&mut self, id: &str) {
         let due = self.due(id);
         self.timers.set(id, due);

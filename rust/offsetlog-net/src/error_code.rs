@@ -52,7 +52,7 @@ pub enum ErrorCode {
     UnknownLeaderEpoch = 75,
     /// There is no topic of this id.
     UnknownTopicId = 100,
-    /// A fetch session was begun with topic names and goes on with ids, or the other way round.
+    /// A fetch session that began with topic names continues with ids, or the other way round.
     FetchSessionTopicIdError = 106,
     /// The endpoint is one for controllers.
     MismatchedEndpointType = 114,

@@ -4,8 +4,8 @@
 //! The logic (`core`) touches neither sockets nor files: answers go in, requests and work for the disk come out. [`mirror`] runs it
 //! on connections; a test runs it under a seeded scheduler.
 //!
-//! What differs from a follower: the brokers take it for a consumer that reads uncommitted records, so it sees nothing above the high
-//! watermark and counts in no ISR; and it keeps what the source deletes, and what it cuts.
+//! Unlike a follower: the brokers take it for a consumer that reads uncommitted records, so it reads nothing above the high watermark and
+//! is in no ISR; and it keeps the records that the source deletes, and those that it truncates.
 
 mod batches;
 mod core;

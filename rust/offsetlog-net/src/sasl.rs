@@ -1,4 +1,4 @@
-//! Who a client is: SASL's mechanisms PLAIN and SCRAM, both sides, without I/O (RFC 4616, RFC 5802, RFC 7677).
+//! Authenticates clients: SASL's mechanisms PLAIN and SCRAM, both sides, without I/O (RFC 4616, RFC 5802, RFC 7677).
 
 mod client;
 mod gate;
@@ -14,7 +14,7 @@ pub use users::{Users, UsersError};
 use std::fmt;
 use std::str::FromStr;
 
-/// Ways to say who one is, by the names that Kafka has for them.
+/// SASL mechanisms, by Kafka's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     /// The password itself.
@@ -62,17 +62,16 @@ impl FromStr for Mechanism {
     }
 }
 
-/// What one step of an exchange came to.
+/// The outcome of one step of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Send this; the other side goes on.
+    /// Send this; the other side continues.
     Continue(Vec<u8>),
     /// Send this, which may be empty: the other side is who it says.
     Done(Vec<u8>),
 }
 
-/// Why somebody is not who they say, or does not say it as the mechanism wants. For logs; what a server answers does not tell one from
-/// another.
+/// Why authentication failed, or how a message breaks the mechanism. For logs; a server's answer does not show which it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaslError(pub(crate) String);
 

@@ -1,7 +1,7 @@
-//! Answers Kafka clients out of log dirs that nobody runs a broker on: the protocol logic, without a socket.
+//! Answers Kafka clients from log dirs that no broker runs on: the protocol logic, without a socket.
 //!
-//! `catalog` knows what is served, `partition` what clients are told of one; each API has a module of its own. [`Broker`] reads the header
-//! of a request and dispatches. It changes nothing on the disk.
+//! `catalog` knows what is served, `partition` what clients see of one; each API has a module of its own. [`Broker`] reads the header of a
+//! request and dispatches. It changes nothing on the disk.
 
 mod api_versions;
 mod broker;

@@ -1,4 +1,4 @@
-//! Puts a server together: what is served, where, for whom. The command `serve` and Python's `Server` are both made of this.
+//! Puts a server together: what is served, where, for whom. The command `serve` and Python's `Server` both use it.
 
 mod follower;
 
@@ -28,7 +28,7 @@ pub struct ServingOptions {
     pub topics: Vec<String>,
     /// Where to listen, as `host:port`; `127.0.0.1:9092` if empty. Port 0 chooses one.
     pub listen: Vec<String>,
-    /// What clients are told to connect to, as `host:port`; the first of the addresses that it listens at if `None`.
+    /// The advertised address, as `host:port`; the first of the listening addresses if `None`.
     pub advertise: Option<String>,
     /// Up to where partitions are served.
     pub until: Until,
@@ -56,7 +56,7 @@ pub struct ServingOptions {
     pub limits: ServerLimits,
     /// How logs are opened.
     pub open: OpenOptions,
-    /// Who hears what happens.
+    /// Receives the server's events.
     pub log: Option<EventLog>,
 }
 
@@ -134,7 +134,7 @@ impl From<ServerError> for ServingError {
 }
 
 impl Serving {
-    /// Checks all options, binds the addresses, opens the log dirs and serves them. When this returns, clients are answered.
+    /// Checks all options, binds the addresses, opens the log dirs and serves them. When this returns, the server answers clients.
     ///
     /// # Errors
     /// An address that others can reach without TLS and users is refused before anything is bound or read; those of [`Broker::open`].
@@ -237,7 +237,7 @@ impl Serving {
         })
     }
 
-    /// What clients are given as `bootstrap.servers`.
+    /// The `bootstrap.servers` for clients.
     pub fn bootstrap_servers(&self) -> String {
         let (host, port) = &self.advertised;
         crate::client::shown(host, *port)
@@ -292,7 +292,7 @@ impl Serving {
     }
 }
 
-/// The addresses of `host:port`. Of several, those that this machine has: `localhost` stands for `::1` where there is no IPv6, too.
+/// The addresses of `host:port`. Of several, those that this machine has: `localhost` may resolve to `::1` even without IPv6.
 fn resolved(name: &'static str, address: &str) -> Result<Vec<SocketAddr>, ServingError> {
     let wrong = |reason: String| ServingError::Argument { name, reason };
     split(address).map_err(wrong)?;
@@ -339,7 +339,7 @@ fn numeric(address: &str) -> Vec<SocketAddr> {
     found.into_iter().flatten().collect()
 }
 
-/// The host and port that clients are told, which has these addresses as far as they are known; port 0 for the one that is listened at.
+/// The advertised host and port, which has these addresses as far as they are known; port 0 means the listening port.
 fn advertised(
     name: &'static str,
     address: &str,
@@ -590,7 +590,7 @@ mod tests {
     fn a_name_stands_for_the_addresses_that_are_here() {
         let found = resolved("listen", "localhost:0").unwrap();
         assert!(found.iter().all(|found| TcpListener::bind(found).is_ok()));
-        // One that is given as such is kept, so that whoever binds it says what is wrong.
+        // An address in numbers is kept, so that binding it reports what is wrong.
         assert_eq!(resolved("listen", "192.0.2.1:7").unwrap().len(), 1);
     }
 }

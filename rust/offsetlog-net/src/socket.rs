@@ -1,4 +1,4 @@
-//! A socket whose reads and writes end at a deadline: what both ends of a connection are made of.
+//! A socket whose reads and writes end at a deadline: both ends of a connection use it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A TCP connection that does not block by itself: each call waits until it can go on, and fails with `TimedOut` at the deadline.
+/// A TCP connection that does not block by itself: each call waits until it can proceed, and fails with `TimedOut` at the deadline.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: Arc<TcpStream>,
@@ -36,7 +36,7 @@ impl Socket {
         self.patience = None;
     }
 
-    /// Says how long reads and writes may wait from now on, and after whatever bytes moved: a slow line is no silent one.
+    /// Sets how long reads and writes may wait from now on, and again after any bytes have moved: a slow connection is not a silent one.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
         self.deadline = Instant::now() + patience;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Step {
     /// Send this, then read the next request.
@@ -49,7 +49,7 @@ impl Reply {
 pub enum Piece {
     /// Bytes that the protocol logic made.
     Bytes(Vec<u8>),
-    /// Bytes that stand in a file and go to the socket without a copy where the system can do that.
+    /// Bytes in a file, which are sent to the socket without a copy if the system can do that.
     File {
         /// The file.
         file: Arc<dyn DiskFile>,
@@ -106,11 +106,11 @@ pub trait Service: Send + Sync {
     /// milliseconds since 1970.
     fn tick(&self, now_ms: i64) -> i64;
 
-    /// What moves when a request that waits may be answered.
+    /// Changes when a waiting request may be answered.
     fn changes(&self) -> &Changes;
 }
 
-/// A count that moves when something happened that waiting requests want to see.
+/// A count that changes when something happened that waiting requests want to see.
 #[derive(Debug, Default)]
 pub struct Changes {
     count: Mutex<u64>,
@@ -118,7 +118,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Moves on: all that wait look again.
+    /// Advances the count: all that wait look again.
     pub fn announce(&self) {
         let mut count = self.lock();
         *count = count.wrapping_add(1);
@@ -126,12 +126,12 @@ impl Changes {
         self.moved.notify_all();
     }
 
-    /// The count. Ask before looking, and give it to [`wait`](Self::wait): nothing is missed in between.
+    /// The count. Ask before looking, and pass it to [`wait`](Self::wait): nothing is missed in between.
     pub fn count(&self) -> u64 {
         *self.lock()
     }
 
-    /// Waits until the count is another than `seen`, for `at_most` at the longest. Returns whether it is.
+    /// Waits until the count differs from `seen`, for `at_most` at the longest. Returns whether it does.
     pub fn wait(&self, seen: u64, at_most: Duration) -> bool {
         let waited = self
             .moved

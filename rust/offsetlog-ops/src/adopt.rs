@@ -1,7 +1,7 @@
-//! Takes directories in that a broker has set aside, or would set aside for their topic id: each becomes its topic's partition again.
+//! Adopts directories that a broker has set aside, or would set aside for their topic id: each becomes its topic's partition again.
 //!
-//! All is read and decided before anything is changed, and decided again under the locks. What the cluster's metadata does not have, or
-//! has elsewhere, is refused: a broker would set it aside again.
+//! Reads and decides everything before it changes anything, and decides again under the locks. Refuses a partition that the cluster's
+//! metadata does not have, or has elsewhere: a broker would set it aside again.
 
 mod target;
 
@@ -28,13 +28,13 @@ pub type AdoptProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 pub struct AdoptOptions {
     /// The broker's other log dirs.
     pub log_dirs: Vec<PathBuf>,
-    /// The folder with the cluster's metadata log, or ZooKeeper's data, if it is none of the log dirs.
+    /// The folder with the cluster's metadata log, or ZooKeeper's data, if it is not one of the log dirs.
     pub metadata: Option<PathBuf>,
     /// The topic, where its name is cut short in the directory's name.
     pub topic: Option<String>,
     /// The topic's id, where no metadata tells it.
     pub topic_id: Option<Uuid>,
-    /// Sets aside first what stands in the partition's place.
+    /// First sets aside what is in the partition's place.
     pub set_aside: bool,
     /// Does it although other brokers have replicas of the partition.
     pub single_replica: bool,
@@ -75,7 +75,7 @@ pub struct AdoptedPartition {
     pub topic_id: Option<Uuid>,
     /// Whether anything was to be done.
     pub is_changed: bool,
-    /// What was, or would be, set aside; the name since is not known of a dry run.
+    /// What was, or would be, set aside, with its new name, which a dry run does not know.
     pub set_aside: Vec<(PathBuf, Option<PathBuf>)>,
     /// Number of records in the log, without control records.
     pub records: u64,
@@ -88,16 +88,16 @@ pub struct AdoptedPartition {
 }
 
 /// Makes each of the directories its topic's partition in its log dir, while the broker is stopped. The directory is one that a broker set
-/// aside (`-stray`), would set aside or refuse for its topic id, or that waits for its deletion (`-delete`) or was on its way from another
-/// log dir (`-future`). Its `partition.metadata` gets the topic id that the cluster's metadata has, its lines in the log dir's checkpoints
-/// are made anew, and it gets the name `topic-partition`. Every batch is checked before. Nothing is changed before all of the directories
-/// have been looked at. A call that was interrupted is finished by the same call.
+/// aside (`-stray`), would set aside or refuse for its topic id, was about to delete (`-delete`) or was moving from another log dir
+/// (`-future`). Its `partition.metadata` gets the topic id of the cluster's metadata, its lines in the log dir's checkpoints are rebuilt,
+/// and it gets the name `topic-partition`. Checks every batch first. Changes nothing before it has looked at all of the directories. To
+/// finish an interrupted call, repeat it.
 ///
 /// # Errors
 /// `Cluster`: the metadata does not have the topic, the partition, or this broker as a replica, or other brokers have replicas.
-/// `LogDir`: another directory stands in the place, the log is damaged, a log dir that matters is not among the paths, or a path is no
-/// directory of a partition. `Argument`: no metadata is here and no topic id was given, or it is not the metadata's. Those change nothing.
-/// `Locked`: the broker runs. `Io`.
+/// `LogDir`: another directory is in the partition's place, the log is damaged, a log dir that matters is not among the paths, or a path is
+/// not a partition's directory. `Argument`: no metadata is here and no topic id was given, or it is not the metadata's. These errors change
+/// nothing. `Locked`: the broker runs. `Io`.
 ///
 /// ```no_run
 /// use offsetlog::OpenOptions;
@@ -196,7 +196,7 @@ fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
     Err(Error::io(IoCall::Stat, &path, missing))
 }
 
-/// Refuses a log dir and the folder around log dirs: whoever names one may not mean every directory in it.
+/// Refuses a log dir and the folder around log dirs: a user who names one may not mean every directory in it.
 fn refuse_log_dirs(path: &Path) -> Result<()> {
     let reason = match folder_kind(path) {
         Ok(FolderKind::LogDir) => {
@@ -306,7 +306,7 @@ fn plan_one(
         .as_ref()
         .filter(|_| found.state != DirectoryState::Live)
         .and_then(|note| note.log_start_offset);
-    // What begins behind its own end would be emptied by a broker.
+    // A broker would empty a log that begins behind its own end.
     let inside = start_noted
         .or(Some(start))
         .filter(|at| (first..=end).contains(at));
@@ -397,7 +397,7 @@ fn blocked(in_the_way: &[PathBuf], target: &Target, open: &OpenOptions) -> Strin
     )
 }
 
-/// Whether a finding is about a file that is written anew.
+/// Whether a finding is about a file that is rewritten.
 fn is_replaced(finding: &Finding, directory: &Path) -> bool {
     finding.path == directory.join(PARTITION_METADATA)
 }
@@ -475,7 +475,7 @@ impl Plan {
         log.stored_config()?;
         let is_odd = |finding: &Finding| finding.severity != Severity::Note && is_rebuilt(finding);
         self.adoption.checked_end_offset = if report.findings.iter().any(is_odd) {
-            // Opening makes them anew out of all segments.
+            // Opening rebuilds them from all segments.
             0
         } else {
             log.log_end_offset()?
@@ -501,7 +501,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether nothing has changed since that plan. Where the log starts is told differently while the log dir is locked.
+    /// Whether nothing has changed since that plan. Does not compare the log start offset, which is found differently under the lock.
     fn is_same(&self, other: &Self) -> bool {
         self.segments == other.segments
             && self.adoption.topic == other.adoption.topic

@@ -216,7 +216,7 @@ impl Script {
         }
     }
 
-    /// One change of settings: as an argument where kafka-configs.sh reads from it exactly what stands there, else as a file.
+    /// One change of settings: as an argument if kafka-configs.sh reads exactly this text from it, else as a file.
     fn alter(&mut self, entity: &Entity, pairs: &[(&str, &str)]) {
         let mut all = pairs.iter();
         if all.all(|(key, value)| is_for_configs(key) && is_for_configs(value)) {

@@ -1,7 +1,7 @@
-//! Ends a transaction that nobody ends any more: appends the marker that its coordinator has decided on, or did not get to decide.
+//! Ends an abandoned transaction: appends the marker that its coordinator has decided on, or did not get to decide.
 //!
-//! The coordinator's record in `__transaction_state` decides. What it wants to commit was acknowledged to the producer, and readers of
-//! other partitions may have it; so that is never aborted, and what it wants to abort is never committed.
+//! The coordinator's record in `__transaction_state` decides. A commit that it wants was acknowledged to the producer, and readers of other
+//! partitions may have it: so it is never aborted, and an abort that it wants is never committed.
 
 use crate::producers::{
     Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe,
@@ -36,7 +36,7 @@ pub struct EndedTransaction {
     pub marker_offset: Option<i64>,
     /// First offset that `read_committed` does not read yet, before.
     pub last_stable_offset_before: i64,
-    /// The same afterwards; for a dry run, as it is.
+    /// The same afterwards; unchanged in a dry run.
     pub last_stable_offset: i64,
 }
 

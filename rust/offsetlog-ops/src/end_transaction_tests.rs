@@ -1,4 +1,4 @@
-//! What changes between the decision and the partition's lock: the end is refused, and nothing is appended.
+//! Tests changes between the decision and the partition's lock: ending is refused, and nothing is appended.
 
 use super::*;
 use offsetlog::format::Codec;
@@ -124,7 +124,7 @@ fn a_partition_that_changed_meanwhile_is_not_ended() {
     let mut bytes = Place::new().bytes().len();
     bytes *= 2;
     assert_eq!(place.bytes().len(), bytes, "a marker was appended");
-    // The next call goes by what is there now.
+    // The next call uses the current state.
     assert_eq!(place.end(|| ()).unwrap(), (Some(2), 3));
 }
 

@@ -1,4 +1,4 @@
-//! What a broker would do with each directory that it finds: which it serves, sets aside, deletes, and what keeps it from starting.
+//! What a broker would do with each directory that it finds: serve, set aside or delete it; and what keeps the broker from starting.
 //!
 //! Source: Kafka's `MetaPropertiesEnsemble` and `LogManager` (`loadLog`, `isStrayKraftReplica`), those of 4.3.0.
 
@@ -19,11 +19,11 @@ pub(crate) use partition::{assigned_directory, key, not_a_replica};
 pub enum Outcome {
     /// It takes a log dir for its own; it loads a partition and serves it.
     Serves,
-    /// It goes on making this the partition's directory in another log dir.
+    /// It continues to move the partition from another log dir to this directory.
     Moves,
     /// It renames a partition's directory to `-stray`, and serves it no more.
     Strays,
-    /// It leaves the directory as it is, and serves it not.
+    /// It leaves the directory as it is, and does not serve it.
     Ignores,
     /// It deletes the directory after a while.
     Deletes,
@@ -31,7 +31,7 @@ pub enum Outcome {
     Fails,
     /// It does not start.
     Stops,
-    /// What is not here decides.
+    /// Data that is not here decides.
     Unknown,
 }
 

@@ -15,7 +15,7 @@ const API_VERSION: &str = "kafka.strimzi.io/v1";
 const NAME_MAXIMUM: usize = 253;
 /// Most characters of a label's value, which the Kafka resource's name is in each topic.
 const LABEL_MAXIMUM: usize = 63;
-/// Digits of the hash behind a name that was made.
+/// Digits of the hash at the end of a derived name.
 const HASH_DIGITS: usize = 16;
 
 impl Recreation {
@@ -151,7 +151,7 @@ fn is_resource_name(name: &str) -> bool {
         })
 }
 
-/// A name made of a topic's: what may not be in it is left out, and a hash of the whole tells it from others.
+/// Derives a name from a topic's: leaves out what it may not contain, and adds a hash of the whole to tell it from others.
 fn made_name(topic: &str, names: &mut BTreeSet<String>) -> String {
     let mut stem = String::new();
     for character in topic.chars() {

@@ -1,5 +1,5 @@
-//! What an operator does with the directories of a broker, dead or alive, one function each. The engine reads and writes; this crate
-//! decides what is worth reading and writing.
+//! The operations on a broker's directories, dead or alive, one function each. The engine reads and writes; this crate decides what is
+//! worth reading and writing.
 //!
 //! It uses the public names of `offsetlog` only, and knows neither a terminal nor Python. Every function but
 //! [`end_transaction`] and [`adopt`] reads its source without changing it.

@@ -62,7 +62,7 @@ impl Places {
         Self::read_told(paths, options, &DirectoryProgress::default())
     }
 
-    /// The same, and each partition's directory is told before it is read.
+    /// The same; reports each partition's directory before reading it.
     ///
     /// # Errors
     /// Those of the progress too.
@@ -285,7 +285,7 @@ impl PartitionPlace {
     }
 }
 
-/// Whether there is a file or folder. What cannot be looked at is not taken for missing.
+/// Whether there is a file or folder. One that cannot be looked at does not count as missing.
 ///
 /// # Errors
 /// `Io`.
@@ -297,7 +297,7 @@ pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     }
 }
 
-/// What a small file says; `None` if it is not there.
+/// The content of a small file; `None` if it does not exist.
 fn small<T>(
     path: &Path,
     options: &OpenOptions,

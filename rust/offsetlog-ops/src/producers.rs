@@ -236,7 +236,7 @@ fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> bool {
         TransactionState::PrepareCommit | TransactionState::CompleteCommit
     );
     if transaction.producer_id != producer.producer_id {
-        // The end of a transaction changes the producer id whose epochs are used up. What comes later is of the new one.
+        // When the epochs of a producer id are used up, the end of the transaction changes the id. What comes later has the new one.
         let is_complete = matches!(
             state,
             TransactionState::CompleteCommit | TransactionState::CompleteAbort

@@ -1,4 +1,4 @@
-//! Groups as Prometheus text (exposition format 0.0.4), with the names that `kafka_exporter` gives a running cluster's.
+//! Groups as Prometheus text (exposition format 0.0.4), with the metric names of `kafka_exporter`.
 
 use offsetlog::{FirstUnread, Group, GroupOffset, ShareGroupOffset};
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ mod tests {
             .collect()
     }
 
-    /// Whoever adds up what is left of a topic believes that all of it is there.
+    /// A user who adds up the remaining lags of a topic would take the sum for all of it.
     #[test]
     fn unknown_lags_and_sums_over_them_are_left_out() {
         let group = Group {

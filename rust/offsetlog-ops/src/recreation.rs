@@ -1,4 +1,4 @@
-//! What a cluster's topics and settings were, as far as its folders tell: the plan by which they are made again.
+//! The plan to recreate a cluster's topics and settings, as far as its folders show them.
 
 use crate::places::Places;
 use offsetlog::format::name::{DirectoryState, check_topic};
@@ -10,12 +10,12 @@ use offsetlog::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The topics of a cluster, and what its metadata says besides, to be made again.
+/// The topics of a cluster, and the rest of its metadata, to be recreated.
 #[derive(Debug)]
 pub struct Recreation {
     /// The topics, by name.
     pub topics: Vec<TopicToMake>,
-    /// Topics that are not made again, and why.
+    /// Topics that are not recreated, and why.
     pub left_out: Vec<(String, String)>,
     /// What the metadata says, unless it is not here, with secrets.
     pub metadata: Option<MetadataImage>,
@@ -27,7 +27,7 @@ pub struct Recreation {
     pub warnings: Vec<String>,
 }
 
-/// A topic to be made again.
+/// A topic to be recreated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicToMake {
     /// Its name, which Kafka takes.
@@ -43,7 +43,7 @@ pub struct TopicToMake {
     pub assignment: Option<Vec<Vec<i32>>>,
     /// Its own settings, with secrets.
     pub configs: BTreeMap<String, String>,
-    /// What is not known, or is otherwise than it was; a sentence each.
+    /// What is unknown, or differs from the original; a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -223,7 +223,7 @@ fn of_metadata(metadata: &MetadataImage, topic: &TopicImage) -> TopicToMake {
     }
 }
 
-/// What the directories of a topic tell.
+/// What the directories of a topic show.
 #[derive(Default)]
 struct Seen {
     numbers: BTreeSet<i32>,

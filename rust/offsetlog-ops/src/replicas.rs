@@ -52,10 +52,10 @@ pub struct UnopenedReplica {
     pub error: Error,
 }
 
-/// Chooses among the directories of one partition: the greatest leader epoch decides, then the log end offset, then whether that can be
-/// read, then that offsets are missing before the fewest segments, then the order given.
-/// Returns also the errors of those that cannot be opened; `None` if none can. Does not check the records, but for those of the last segment with any, where damage hides
-/// the end or the leader epoch.
+/// Chooses among the directories of one partition: by the greatest leader epoch, then the greatest log end offset, then whether that can be
+/// read, then the fewest segments with offsets missing before them, then the order given. Returns also the errors of directories that
+/// cannot be opened; `None` if none can. Does not check the records, except in the last segment with any, if damage hides the end or the
+/// leader epoch.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -96,7 +96,7 @@ pub fn choose_replica<P: AsRef<Path>>(
 }
 
 impl Extent {
-    /// What it has less than another one.
+    /// What it lacks compared with another one.
     pub(crate) fn less(self, best: Self) -> String {
         let less = if self.leader_epoch < best.leader_epoch {
             format!(
@@ -210,7 +210,7 @@ fn whole_first(all: &mut [Replica]) -> Result<()> {
     }
     let mut gaps = Vec::new();
     for replica in all.iter().take(equal) {
-        // One that fails now is none to begin with.
+        // A replica that fails now is not the one to begin with.
         match gaps_before_segments(&replica.log) {
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
             found => gaps.push(found.unwrap_or(usize::MAX)),
@@ -250,7 +250,7 @@ fn gaps_before_segments(log: &Log) -> Result<usize> {
     Ok(gaps)
 }
 
-/// What damage hides is `None`.
+/// `None` if damage hides the value.
 pub(crate) fn readable<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if error.is_corruption() => Ok(None),

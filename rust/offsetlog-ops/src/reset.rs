@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(plan.streams_groups, ["b \"c\", d"]);
     }
 
-    /// A refused group does not count: the tool is told to reset one group.
+    /// A refused group does not count: the tool gets one group to reset.
     #[test]
     fn what_kafka_would_read_as_something_else_is_refused() {
         let plan = reset_plan(&[

@@ -1,8 +1,8 @@
 //! Restores topics from a dead broker's disks into a cluster that has not started yet, a stopped broker's log dirs, or a folder.
 //!
-//! A plan first, which changes nothing; then partition after partition, each of which appears whole or not at all. What is there
-//! already, and is what would be restored, is left: so a restore that was killed goes on where it ended. The topics of a new cluster
-//! are written last.
+//! Makes a plan first, which changes nothing; then restores partition after partition, each of which appears whole or not at all. A
+//! partition that is already what would be restored is left: so a killed restore continues where it ended. The topics of a new cluster are
+//! written last.
 
 mod bootstrap;
 mod choice;
@@ -38,7 +38,7 @@ pub type RestoreProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 /// What is restored, and how.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOptions {
-    /// Topics, by name or pattern (`*` and `?`). None: all, but for what only means something in its own cluster.
+    /// Topics, by name or pattern (`*` and `?`). If empty: all, except those that only have a meaning in their own cluster.
     pub topics: Vec<String>,
     /// Restores each partition up to its first record with this timestamp or a later one, in ms.
     pub until: Option<i64>,
@@ -137,7 +137,7 @@ pub struct PartitionToRestore {
     pub log_start_offset: i64,
     /// Offset, exclusive, up to which it is restored; `None` where damage hides the end of the log.
     pub log_end_offset: Option<i64>,
-    /// Whether the log goes on behind that.
+    /// Whether the log continues behind that.
     pub is_cut: bool,
     /// Bytes of the segments that are read, at most.
     pub bytes: u64,
@@ -193,7 +193,7 @@ impl PartitionToRestore {
         }
     }
 
-    /// Takes this replica. Where it goes stays.
+    /// Takes this replica. The target stays the same.
     fn take(&mut self, source: SourcePartition) {
         self.log_start_offset = source.log_start_offset;
         self.log_end_offset = Some(source.stop).filter(|stop| *stop < i64::MAX);
@@ -204,7 +204,7 @@ impl PartitionToRestore {
         // The cluster may take the epochs of this one.
         let is_above = |known: &i32| source.leader_epoch > *known;
         self.leader_epoch_max = self.leader_epoch_max.filter(is_above);
-        // What a running broker appends from now on is of no plan.
+        // The plan excludes what a running broker appends from now on.
         self.stop = Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner());
         self.extent = Some(source.extent);
         self.falls_short = source.falls_short();
@@ -221,7 +221,7 @@ impl PartitionToRestore {
 /// What is to be restored; [`run`](Self::run) does it.
 #[derive(Debug)]
 pub struct RestorePlan {
-    /// What the log dirs are that are restored into.
+    /// What kind of log dirs the target has.
     pub target: Target,
     /// By topic and number.
     pub partitions: Vec<PartitionToRestore>,
@@ -250,8 +250,8 @@ pub struct RestorePlan {
 }
 
 impl RestorePlan {
-    /// Reads the sources and the target, and decides what goes where. Changes nothing. Reads the ends of each replica, no record but
-    /// for a time's; memory holds the metadata.
+    /// Reads the sources and the target, and decides what is restored where. Changes nothing. Reads the ends of each replica, and records
+    /// only to find a time; memory holds the metadata.
     ///
     /// # Errors
     /// `Argument`: no such topic; no log dir. `LogDir`: the target is not what `how` says; the text says what to do. `Io`;

@@ -1,7 +1,7 @@
-//! Makes a sound log of everything that can be read of a damaged one, offsets kept, and says what is lost.
+//! Builds a sound log from everything that can be read of a damaged one, with the same offsets, and reports what is lost.
 //!
-//! The live log wins. What recovery cut off it, and kept in `offsetlog-cut`, comes back only where the log has a hole or has ended:
-//! offsets that compaction or retention removed stay removed.
+//! The live log wins. Records that recovery cut off it, and kept in `offsetlog-cut`, come back only if the log has a hole there or has
+//! ended: offsets that compaction or retention removed stay removed.
 
 mod gaps;
 mod holes;
@@ -91,7 +91,7 @@ pub struct SalvageReport {
     pub losses: Vec<Loss>,
     /// Number of such places.
     pub loss_count: u64,
-    /// The bytes behind the last whole batch, which are no batch. What was promised of them is in `losses`.
+    /// The bytes behind the last whole batch, which are not a batch. What was promised of them is in `losses`.
     pub torn_tail: Option<TornTail>,
     /// Batches that came back from files that were set aside, and from other replicas.
     pub taken_back: Vec<TakenBack>,
@@ -216,7 +216,7 @@ pub(crate) fn compare_log(
         _ => Ok(()),
     });
     match done {
-        // Of a replica that fails now, and did not then, batches are there that cannot be compared.
+        // A replica that fails now, and did not then, leaves batches that cannot be compared.
         Err(error) if matches!(error.kind(), ErrorKind::LogDir { .. }) => {
             return Err(salvage.aside.take_failure().unwrap_or(error));
         }
@@ -256,7 +256,7 @@ struct Salvage<'s> {
     before: Option<BatchHeader>,
     /// Whether compaction has left offsets out, as the live log shows so far.
     has_gaps: bool,
-    /// What offsets that no batch has mean here; known from the first ones on.
+    /// What it means here that offsets have no batch; known from the first such offsets on.
     gaps: Option<Gaps>,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,

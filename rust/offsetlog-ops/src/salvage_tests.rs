@@ -278,7 +278,7 @@ fn the_live_log_wins() {
         "{values:?}"
     );
     assert_eq!(salvaged.len(), 12);
-    // 9 to 11 are the live log's, and 12 to 17 are of an older epoch than what stands before them now.
+    // 9 to 11 are the live log's, and 12 to 17 are of an older epoch than the batches before them now.
     let reasons: Vec<_> = report
         .left_out
         .iter()

@@ -1,8 +1,8 @@
-//! Text that is safe in a script for `sh`, whatever bytes it was made of.
+//! Quotes text so that it is safe in a script for `sh`, whatever bytes it has.
 
 use std::fmt::Write as _;
 
-/// Whether a character may stand in a script as it is: nothing steers a terminal, ends a line, or reorders text.
+/// Whether a character may be in a script unescaped: it steers no terminal, ends no line, and reorders no text.
 pub(crate) fn is_printable(character: char) -> bool {
     match character {
         ' '..='~' => true,
@@ -11,7 +11,7 @@ pub(crate) fn is_printable(character: char) -> bool {
     }
 }
 
-/// One argument: as it is where no shell sees anything in it, else in single quotes.
+/// One argument: unchanged if no shell sees anything special in it, else in single quotes.
 pub(crate) fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:@%+,=-".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Checks partitions and log dirs, and holds their directories against the cluster's metadata where that is among the paths.
+//! Checks partitions and log dirs, and compares their directories with the cluster's metadata if that is among the paths.
 
 use offsetlog::{
     DamageReport, Error, ErrorKind, Finding, FolderKind, LogDir, MetadataImage, OpenOptions,
@@ -49,8 +49,8 @@ pub fn verify(paths: &[PathBuf], options: &OpenOptions, how: &VerifyOptions) -> 
     })
 }
 
-/// Finds the directories that the metadata do not have, look after look. A broker that deletes a topic writes that first, and sets the
-/// directories aside afterwards; what was made and deleted again between a listing and the metadata is as short-lived.
+/// Finds the directories that the metadata does not have, look after look. A broker that deletes a topic writes that first, and sets the
+/// directories aside afterwards; a topic that was created and deleted between a listing and the metadata is as short-lived.
 fn strays(paths: &[PathBuf], options: &OpenOptions) -> Result<Option<(Vec<Stray>, MetadataImage)>> {
     let Some((mut strays, mut image)) = strays_now(paths, options)? else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Explains what keeps records of a partition: from being deleted, from being compacted, from being read with `read_committed`.
 //!
-//! Goes by what a broker goes by: Kafka's `UnifiedLog.deleteOldSegments`, `LogCleanerManager` and `ProducerStateManager`. Nothing is
-//! opened for writing.
+//! Uses a broker's own rules: Kafka's `UnifiedLog.deleteOldSegments`, `LogCleanerManager` and `ProducerStateManager`. Opens nothing for
+//! writing.
 
 mod compaction;
 mod deletion;

@@ -1,4 +1,4 @@
-//! Standard input, read by a thread of its own, so that nobody waits for it who has records to append or was told to stop.
+//! Reads standard input in a thread of its own, so that neither appending nor stopping waits for it.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};

@@ -49,7 +49,7 @@ impl Lines {
         self.held.get(start..end)
     }
 
-    /// What stands behind the last delimiter; nothing if the input ended with one.
+    /// The bytes behind the last delimiter; nothing if the input ended with one.
     pub(super) fn last(&mut self) -> Option<&[u8]> {
         let rest = self.held.get(self.start..)?;
         (!rest.is_empty()).then_some(rest)
@@ -136,7 +136,7 @@ impl LineLayout {
 
 type Headers<'l> = Vec<(Cow<'l, [u8]>, Option<Cow<'l, [u8]>>)>;
 
-/// What stands before and behind the first separator.
+/// The parts before and behind the first separator.
 fn split<'l>(line: &'l [u8], separator: &[u8]) -> Option<(&'l [u8], &'l [u8])> {
     let at = memmem::find(line, separator)?;
     Some((line.get(..at)?, line.get(at + separator.len()..)?))

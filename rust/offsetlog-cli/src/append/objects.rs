@@ -18,7 +18,7 @@ pub(super) struct ObjectLayout {
     pub(super) value_format: Encoding,
 }
 
-/// The envelope. What only a log can say of a record (where it stood) is read over; a name that is not known is a mistake.
+/// The envelope. A field that only a log can set (the record's position) is ignored; an unknown name is a mistake.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope<'l> {

@@ -224,7 +224,7 @@ mod tests {
     use std::borrow::Cow;
     use std::sync::Arc;
 
-    /// Whoever is told that nothing of a line is in the log feeds it again.
+    /// A user who learns that nothing of a line is in the log feeds it again.
     #[test]
     fn a_batch_whose_sync_failed_is_counted() {
         let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Decodes UTF-8 with U+FFFD for what is none, in Java's portions: a surrogate of three bytes becomes one, elsewhere it is three.
+/// Decodes UTF-8 with U+FFFD for invalid bytes, in Java's portions: a surrogate of three bytes becomes one, elsewhere it is three.
 pub(super) fn text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -96,7 +96,7 @@ pub(super) fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// `Double.toString`: a point always, an exponent from 10^7 on and below 10^-3. What JSON has no number for becomes a string.
+/// `Double.toString`: a point always, an exponent from 10^7 on and below 10^-3. A value that is no JSON number becomes a string.
 fn double(number: f64) -> String {
     if number.is_nan() {
         return "\"NaN\"".into();

@@ -182,7 +182,7 @@ pub(super) fn times(run: &mut Run<'_, '_>, file: &str) -> Result<(), Ended> {
     let base = base_offset(file)?;
     let mut segment = Segment::beside(file)?;
     let offsets = sibling(file, ".index");
-    // Kafka makes an empty index where there is none; nothing is made here.
+    // Kafka creates an empty index if there is none; nothing is created here.
     let offsets = if offsets.exists() {
         Index::read(&offsets, &offsets.to_string_lossy(), base)?
     } else {

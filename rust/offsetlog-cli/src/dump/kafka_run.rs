@@ -92,7 +92,7 @@ impl<'r, 'c> Run<'r, 'c> {
         self.args.decoder()
     }
 
-    /// Prints a line: as it is, or on a terminal so that it cannot steer it.
+    /// Prints a line: unchanged, or escaped on a terminal, which it must not steer.
     pub(super) fn line(&mut self, text: &str) -> Result<(), Ended> {
         self.part(text)?;
         Ok(self.console.out.write_all(b"\n")?)

@@ -1,7 +1,7 @@
 //! Batches and records of a `.log` or `.checkpoint` file as JSON lines.
 //!
-//! A batch whose checksum does not agree is shown with what its header says, its records are not. Reading goes on behind a batch
-//! that is damaged within, and ends where the next one cannot be found.
+//! A batch with a wrong checksum is shown with its header, but without its records. Reading continues behind a batch that is damaged
+//! inside, and ends if the next one cannot be found.
 
 use super::kafka_decode::unfold_members;
 use super::lines_run::{Kind, Run, unreadable};
@@ -276,7 +276,7 @@ impl Walk {
                 FormatError::new(Part::BatchHeader, 0, order),
             )?;
         }
-        // From here on, so that one jump is told once.
+        // From here on, so that one jump is reported once.
         self.minimum = header.last_offset.saturating_add(1);
         if let Err(error) = crc {
             return run.fault(position, Some(first), error);

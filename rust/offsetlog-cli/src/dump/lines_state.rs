@@ -205,7 +205,7 @@ fn epochs(run: &mut Run<'_, '_>, bytes: &[u8]) -> Read {
                     &json!({"epoch": entry.epoch, "start_offset": entry.start_offset}),
                 )?;
             }
-            // What a reader drops of it, as Kafka does, is not in order.
+            // A file of which a reader drops entries, as Kafka does, is not in order.
             Ok(LeaderEpochs::parse_strict(bytes).map(|_| ()))
         }
         Err(error) => Ok(Err(error)),

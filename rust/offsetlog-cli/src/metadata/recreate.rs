@@ -1,4 +1,4 @@
-//! `offsetlog metadata --as-commands` and `--as-yaml`: what makes a cluster's topics and settings again.
+//! `offsetlog metadata --as-commands` and `--as-yaml`: what recreates a cluster's topics and settings.
 
 use crate::args::Metadata;
 use crate::console::Console;

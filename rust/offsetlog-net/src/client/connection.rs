@@ -26,7 +26,7 @@ pub struct ClientOptions {
     /// Encrypts (Kafka's `security.protocol` with SSL in it).
     #[cfg(feature = "tls")]
     pub tls: Option<crate::tls::TlsClient>,
-    /// Who we are (Kafka's `security.protocol` with SASL in it).
+    /// The client's credentials (Kafka's `security.protocol` with SASL in it).
     pub credentials: Option<Credentials>,
 }
 
@@ -112,8 +112,8 @@ impl Connection {
             .map_err(|error| self.broken(error))
     }
 
-    /// Receives one frame into `buffer`, whose contents it replaces and whose room it uses again. The buffer grows with what has come,
-    /// not by what the length says. After an error its contents are of no use.
+    /// Receives one frame into `buffer`, replacing its contents and reusing its capacity. The buffer grows with the bytes that arrive, not
+    /// by the declared length. After an error its contents are meaningless.
     ///
     /// # Errors
     /// `TimedOut`, `Closed`, `Io`; `Length` above [`ClientOptions::response_bytes_max`].
@@ -130,7 +130,7 @@ impl Connection {
             });
         };
         let size = size as usize;
-        // Bytes of the last response stay until they are written over: to clear as many anew was 8 % of a mirror's CPU.
+        // Old bytes stay until they are overwritten: clearing them each time took 8 % of a mirror's CPU.
         buffer.truncate(size);
         let mut at = 0;
         while at < size {
@@ -148,7 +148,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a request and returns its correlation id, with which [`response`](Self::response) reads what comes.
+    /// Sends a request and returns its correlation id, which [`response`](Self::response) needs to read the response.
     ///
     /// # Errors
     /// `Request` if `body` does not fit the API's version; `TimedOut`, `Closed`, `Io`.
@@ -207,7 +207,7 @@ impl Connection {
         api.response.read(version, &mut reader).map_err(wrong)
     }
 
-    /// Sends a request, and waits for its response, which lies in `buffer`.
+    /// Sends a request and waits for its response, which is read into `buffer`.
     ///
     /// # Errors
     /// As [`send_request`](Self::send_request), [`receive`](Self::receive) and [`response`](Self::response).
@@ -322,7 +322,7 @@ fn encrypted(_: &str, socket: Socket, _: &ClientOptions) -> io::Result<Stream> {
     Ok(Stream::Plain(socket))
 }
 
-/// How much of a response a new buffer takes before any of it has come; then as much again as there is.
+/// Buffer for a response before any of it has arrived; it then doubles.
 const FIRST_STEP: usize = 64 << 10;
 
 fn too_long() -> io::Error {
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// A server of one connection, and a client that waits for as long as it is said.
+    /// A server of one connection, and a client with this request timeout.
     fn serve<T: Send + 'static>(
         request_timeout: Duration,
         talk: impl FnOnce(TcpStream) -> T + Send + 'static,
@@ -409,7 +409,7 @@ mod tests {
         }
     }
 
-    /// Does it again where the machine itself was silent for too long to tell.
+    /// Repeats the attempt if the machine itself was silent for too long to tell.
     fn with_short_pauses(mut attempt: impl FnMut() -> (Result<(), ClientError>, Duration)) {
         let begun = Instant::now();
         loop {
@@ -438,7 +438,7 @@ mod tests {
             stream
                 .write_all(&(body.len() as u32).to_be_bytes())
                 .unwrap();
-            // Byte for byte: a frame need not come at once.
+            // Byte for byte: a frame need not arrive at once.
             for byte in body {
                 stream.write_all(&[byte]).unwrap();
             }

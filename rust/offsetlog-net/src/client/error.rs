@@ -1,11 +1,11 @@
-//! What goes wrong on a connection to a broker.
+//! Errors of a connection to a broker.
 
 use offsetlog::format::FormatError;
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// Why a connection cannot be opened or used any more. After any of them but [`Request`](Self::Request) the connection is of no use.
+/// Why a connection cannot be opened or used any more. After any error but [`Request`](Self::Request) the connection is unusable.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -20,7 +20,7 @@ pub enum ClientError {
     TimedOut {
         /// `host:port`.
         address: String,
-        /// How long it was waited for.
+        /// How long the client waited.
         after: Duration,
     },
     /// The broker closed the connection.
@@ -35,12 +35,11 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
-    /// A response says that it is longer than it may be, or of a negative length: a broker that does not speak Kafka's protocol, or not
-    /// in the way that was asked for (TLS).
+    /// A response's length is negative or above the limit: the broker does not speak Kafka's protocol, or not as requested (TLS).
     Length {
         /// `host:port`.
         address: String,
-        /// What it says.
+        /// The length in the response.
         length: i32,
         /// The greatest length allowed.
         bytes_max: u32,
@@ -49,12 +48,12 @@ pub enum ClientError {
     CorrelationId {
         /// `host:port`.
         address: String,
-        /// What it has.
+        /// The id in the response.
         found: i32,
-        /// What the request had.
+        /// The id in the request.
         expected: i32,
     },
-    /// A response is not what the protocol says.
+    /// A response does not follow the protocol.
     Response {
         /// `host:port`.
         address: String,
@@ -77,7 +76,7 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
-    /// The broker does not accept who we are, or does not prove who it is.
+    /// The broker rejects the client's credentials, or does not prove its own identity.
     Sasl {
         /// `host:port`.
         address: String,

@@ -1,11 +1,11 @@
-//! Tells a broker who we are: `SaslHandshake` 1, then the mechanism's messages in `SaslAuthenticate`, which Kafka has since 1.0.
+//! Authenticates to a broker: `SaslHandshake` 1, then the mechanism's messages in `SaslAuthenticate`, which Kafka has since 1.0.
 
 use super::{ClientError, Connection};
 use crate::sasl::{ClientExchange, Credentials, Progress, SaslError};
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis::{SASL_AUTHENTICATE, SASL_HANDSHAKE};
 
-/// The longest answer that is read before the broker has proven who it is.
+/// Longest answer that is read before the broker has authenticated.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 pub(super) fn log_in(

@@ -1,4 +1,4 @@
-//! Groups are described, listed and deleted.
+//! Describes, lists and deletes consumer groups.
 
 use super::State;
 use super::error::Code;
@@ -6,13 +6,12 @@ use super::fields::{distinct, texts};
 use super::group::GroupState;
 use offsetlog::format::message::{Struct, Value};
 
-/// What a client that may do everything may do with a group, as Kafka's bits: read, delete, describe, and describe and change its
-/// settings.
+/// The operations of an unrestricted client on a group, as Kafka's bits: read, delete, describe, and describe and change its settings.
 const OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
-/// The first version of `DescribeGroups` that may ask for it.
+/// The first version of `DescribeGroups` that may ask for the operations.
 const HAS_OPERATIONS: i16 = 3;
-/// The first version of `DescribeGroups` that is told of a group that is not there.
+/// The first version of `DescribeGroups` that reports a group that does not exist.
 const GROUP_NOT_FOUND: i16 = 6;
 
 impl State {

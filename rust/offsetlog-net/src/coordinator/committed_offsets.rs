@@ -97,14 +97,13 @@ pub struct MemberMetadata {
 /// How committed offsets are kept.
 #[derive(Clone, Debug)]
 pub struct CommittedOffsetsOptions {
-    /// Number of partitions of a log that is made new. A group is in the one that Kafka's hash of its name says. One that is there
-    /// keeps its number.
+    /// Number of partitions of a new log; an existing log keeps its number. Kafka's hash of a group's name selects its partition.
     pub partitions: i32,
-    /// Whether a commit is flushed before it is acknowledged. Without, it survives the death of this process, not a power failure.
+    /// Whether a commit is flushed before it is acknowledged. If not, it survives a kill of this process, but not a power failure.
     pub durable: bool,
     /// Most bytes of memory, about, for all commits.
     pub max_bytes: u64,
-    /// Directories that are served: the log may neither lie in one of them nor around one.
+    /// Directories that are served: the log must be neither inside nor around one of them.
     pub served: Vec<PathBuf>,
     /// Disk, clock and limits.
     pub open: OpenOptions,
@@ -130,7 +129,7 @@ pub type GroupOffsets = BTreeMap<(String, i32), Commit>;
 struct Stored {
     offsets: GroupOffsets,
     metadata: Option<GroupMetadata>,
-    /// Offsets that were deleted: what a dead cluster had committed does not come back.
+    /// Deleted offsets: they keep a dead cluster's commits from coming back.
     deleted: BTreeSet<(String, i32)>,
 }
 
@@ -151,9 +150,9 @@ struct OffsetsLog {
 
 /// Committed offsets of all groups.
 ///
-/// A commit is stored whole or not at all: its records are one batch. A call that returns without an error has its records in the log
-/// and in what is returned from then on; after an error neither has changed, unless [`Error::is_appended`] says that the log has them
-/// and only a flush failed: then they are not returned, and whether they are there after the next opening is open.
+/// A commit is stored whole or not at all: its records are one batch. When a call returns without an error, the log has its records, and
+/// later calls return them. After an error neither has changed, unless [`Error::is_appended`] says that the log has the records and only a
+/// flush failed: then they are not returned, and may or may not be there after the next opening.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -199,8 +198,8 @@ impl CommittedOffsets {
         }
     }
 
-    /// Opens the log in `directory`, or makes it: a log dir that holds `__consumer_offsets` and nothing else. After a kill it is
-    /// recovered as any log of ours.
+    /// Opens the log in `directory`, or creates it: a log dir that holds `__consumer_offsets` and nothing else. After a kill it is
+    /// recovered like any log of ours.
     ///
     /// # Errors
     /// `LogDir` if the directory is a broker's, has other topics, lies in a served one or around one; `Limit` if the commits need more
@@ -229,12 +228,11 @@ impl CommittedOffsets {
         Ok(opened)
     }
 
-    /// As [`open`](Self::open), in a log dir that the caller has open for appending and that may have other topics: what a mirror does.
-    /// Closing it is the caller's. For `LogDir::maintain` to compact the topic, the log dir's options name it among
-    /// `internal_topics`.
+    /// As [`open`](Self::open), but in a log dir that the caller has open for appending and that may have other topics, as a mirror does.
+    /// The caller closes it. `LogDir::maintain` compacts the topic only if the log dir's options name it among `internal_topics`.
     ///
     /// # Errors
-    /// As there; `LogDir` if records are there that no mirror and no server of ours wrote.
+    /// As there; `LogDir` if it has records that neither a mirror nor a server of ours wrote.
     pub fn open_in(log_dir: &LogDir, options: &CommittedOffsetsOptions) -> Result<Self> {
         let mut count = log_dir.topics().get(TOPIC).map_or(0, Vec::len) as i32;
         if count == 0 {
@@ -246,7 +244,7 @@ impl CommittedOffsets {
             })?;
             count = options.partitions;
         } else {
-            // Fails where partitions are missing: a group's place is not known then.
+            // Fails if partitions are missing: the group's partition is then unknown.
             count = count.max(log_dir.partition_count(TOPIC)?);
         }
         let writers = (0..count).map(|partition| log_dir.log_writer(TOPIC, partition));
@@ -265,10 +263,10 @@ impl CommittedOffsets {
         Ok(opened)
     }
 
-    /// Adds what a dead cluster had committed. What is in the log wins, deletions too. Nothing is written.
+    /// Adds a dead cluster's commits. Entries of the log win, deletions too. Writes nothing.
     ///
     /// # Errors
-    /// `Limit` if the commits need more memory than allowed; those before it are then added.
+    /// `Limit` if the commits need more memory than allowed; the commits before it are added.
     pub fn seed(&mut self, group: &str, commits: impl IntoIterator<Item = Commit>) -> Result<()> {
         for commit in commits {
             let key = (commit.topic.clone(), commit.partition);
@@ -285,7 +283,7 @@ impl CommittedOffsets {
         Ok(())
     }
 
-    /// Adds the generation that a dead cluster's group had, unless the log knows the group, or that it was deleted. Nothing is written.
+    /// Adds the generation of a dead cluster's group, unless the log has the group or its deletion. Writes nothing.
     pub fn seed_group(&mut self, group: &str, protocol_type: &str, generation: i32) {
         let known = self.groups.get(group);
         let is_deleted = |stored: &Stored| stored.offsets.is_empty() && !stored.deleted.is_empty();
@@ -301,7 +299,7 @@ impl CommittedOffsets {
         self.change(group, |stored| stored.metadata = Some(metadata));
     }
 
-    /// Stores commits of a group, all or none of them. Of several for one partition the last one counts. Without any, nothing is done.
+    /// Stores commits of a group, all or none. Of several for one partition the last one counts. Does nothing without commits.
     ///
     /// # Errors
     /// `Limit` without memory for them; `Argument` for a text above 32,767 bytes; those of [`LogWriter::append`], such as
@@ -343,7 +341,7 @@ impl CommittedOffsets {
         Ok(())
     }
 
-    /// Deletes offsets of a group; those that it has not are passed over.
+    /// Deletes offsets of a group; ignores those that it does not have.
     ///
     /// # Errors
     /// As [`store`](Self::store).
@@ -442,7 +440,7 @@ impl CommittedOffsets {
         stored.is_some_and(|stored| !stored.offsets.is_empty())
     }
 
-    /// About how many bytes of memory all of it takes.
+    /// Roughly how many bytes of memory all of it takes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -463,7 +461,7 @@ impl CommittedOffsets {
         self.log.as_ref().map(|log| log.log_dir.clone())
     }
 
-    /// Closes the log cleanly. A drop without it leaves the log as a kill does: nothing is lost, and the next opening recovers it.
+    /// Closes the log cleanly. Dropping it instead leaves the log as a kill does: nothing is lost, and the next opening recovers it.
     ///
     /// # Errors
     /// Those of [`LogDir::close`].
@@ -500,7 +498,7 @@ impl CommittedOffsets {
         appended.map(drop)
     }
 
-    /// Changes a group in memory, and forgets it if nothing of it is left.
+    /// Changes a group in memory, and removes it if nothing of it is left.
     fn change(&mut self, group: &str, change: impl FnOnce(&mut Stored)) {
         let stored = self.groups.entry(group.to_owned()).or_default();
         let before = stored.bytes();
@@ -565,7 +563,7 @@ pub fn maintain(log_dir: &LogDir) -> Result<()> {
 /// The partition of `__consumer_offsets` in which Kafka stores a group: by Java's hash of its name.
 #[must_use]
 pub fn partition_of(group: &str, count: usize) -> usize {
-    // Kafka's absolute value: of the least number it is 0.
+    // Kafka's absolute value: that of the smallest number is 0.
     let positive = java_hash(group).checked_abs().unwrap_or(0);
     (positive as usize).checked_rem(count).unwrap_or(0)
 }
@@ -577,7 +575,7 @@ pub(super) fn java_hash(text: &str) -> i32 {
     })
 }
 
-/// The path without links, of what need not be there yet.
+/// The path with links resolved; it need not exist yet.
 fn real(path: &Path, options: &CommittedOffsetsOptions) -> Result<PathBuf> {
     let path =
         std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;

@@ -1,4 +1,4 @@
-//! Processes that commit and are killed: no acknowledged commit is lost, none is invented. And a disk that fails.
+//! Kills processes that commit, and fails the disk: no acknowledged commit is lost, and none is invented.
 
 use super::*;
 use offsetlog_faults::SimDisk;
@@ -11,9 +11,9 @@ use std::sync::Arc;
 const KILLS: usize = 200;
 /// Kills of one directory.
 const ROUNDS: usize = 8;
-/// Says to a process of this test that it is the one that is killed, and where the log is.
+/// Set in the process that is killed, to the directory of the log.
 const DIRECTORY: &str = "OFFSETLOG_TEST_COMMITS";
-/// Says to a process of this test that it is the one that kills.
+/// Set in the process that kills.
 const KILLER: &str = "OFFSETLOG_TEST_KILLER";
 const GROUPS: u64 = 5;
 const PARTITIONS: i32 = 3;
@@ -21,7 +21,7 @@ const PARTITIONS: i32 = 3;
 /// By group and partition: the newest that was acknowledged, and one that was begun behind it. -1 is no offset.
 type Promised = BTreeMap<(String, i32), (i64, Option<i64>)>;
 
-/// Commits until it is killed, and says what it begins and what it has done.
+/// Commits until it is killed, and prints what it begins and what it has done.
 #[test]
 fn a_process_that_commits_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
@@ -45,7 +45,7 @@ fn a_process_that_commits_until_it_is_killed() {
             "remove" => offsets
                 .remove(&group, &[("top".to_owned(), partition)])
                 .unwrap(),
-            // Two partitions at once are there both or not at all.
+            // A commit of two partitions is there for both or for neither.
             "pair" => {
                 let other = commit("top", PARTITIONS + partition, number);
                 offsets
@@ -75,13 +75,13 @@ fn keys(group: &str, partition: i32, both: bool) -> Vec<(String, i32)> {
     keys
 }
 
-/// Takes what a process said until it was killed.
+/// Reads a line that a killed process had printed.
 fn take(line: &str, promised: &mut Promised) {
     let words: Vec<_> = line.split(' ').collect();
     let [said, group, partition, offset, both] = words[..] else {
         return;
     };
-    // A line that was cut: nothing came behind it.
+    // A torn line is the last one.
     let Ok(both) = both.parse() else { return };
     let offset: i64 = offset.parse().unwrap();
     for key in keys(group, partition.parse().unwrap(), both) {
@@ -120,7 +120,7 @@ fn two_hundred_kills_lose_nothing_and_invent_nothing() {
         assert!(killer.env(KILLER, "1").status().unwrap().success());
         return;
     }
-    // A kill takes nothing from the system: memory will do for a disk.
+    // A kill loses nothing of the page cache: memory will do for a disk.
     let folder = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap();
@@ -140,7 +140,7 @@ fn two_hundred_kills_lose_nothing_and_invent_nothing() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // A round that is killed before it says anything is one, too.
+        // A round whose process is killed before it prints anything counts, too.
         let wanted = random.usize(0..30);
         let mut said = 0;
         while said < wanted {
@@ -165,7 +165,7 @@ fn two_hundred_kills_lose_nothing_and_invent_nothing() {
     assert!(commits > 1000, "{commits}");
 }
 
-/// Each call of the disk fails once, or from then on: a commit with an error is not returned, and those without one are there again.
+/// Each disk call fails once, or from then on: a failed commit is not returned, and a successful one is there after reopening.
 #[test]
 fn a_commit_that_fails_is_not_visible() {
     let (mut failures, mut nth) = (0, 0);
@@ -213,7 +213,7 @@ fn a_commit_that_fails_is_not_visible() {
                 Err(error) => {
                     failed += 1;
                     assert_eq!(kept(&offsets), before, "{error}");
-                    // A flush that failed leaves it open whether the log has it.
+                    // After a failed flush the log may or may not have the commit.
                     let known = promised.entry(key).or_insert((-1, None));
                     if error.is_appended() {
                         known.1 = Some(number);

@@ -1,4 +1,4 @@
-//! The log of committed offsets: what Kafka wrote is written again byte for byte, reopening, refusals, limits.
+//! Tests the log of committed offsets: Kafka's records are re-encoded byte for byte; reopening, refusals, limits.
 
 #[path = "committed_offsets_kills.rs"]
 mod kills;
@@ -81,7 +81,7 @@ fn records_are_a_brokers_byte_for_byte() {
     );
 }
 
-/// Computed with Java's `"...".hashCode()`: the last one has the least number, of which Kafka's absolute value is 0.
+/// Computed with Java's `"...".hashCode()`: the last hash is the smallest number, whose absolute value in Kafka is 0.
 #[test]
 fn groups_are_where_kafkas_hash_says() {
     for (group, partition) in [
@@ -309,7 +309,7 @@ fn memory_is_bounded() {
     );
     assert!(offsets.bytes() <= 1000 && stored > 2);
     assert_eq!(offsets.all().count(), stored as usize);
-    // What is there already may change.
+    // An existing entry may change.
     offsets.store("group", &[commit("top", 0, 2)]).unwrap();
 }
 

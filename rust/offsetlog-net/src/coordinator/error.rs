@@ -29,7 +29,7 @@ pub(super) enum Code {
 }
 
 impl Code {
-    /// What a client is told of an append that failed: to try again where that can help, as after a full disk.
+    /// The error code of a failed append: a retriable one if a retry can help, as after a full disk.
     pub(super) fn of_append(error: &offsetlog::Error) -> Self {
         if error.is_refusal() || matches!(error.kind(), offsetlog::ErrorKind::Limit { .. }) {
             Self::UnknownServerError

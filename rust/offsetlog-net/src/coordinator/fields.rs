@@ -7,7 +7,7 @@ pub(super) fn int(fields: &Struct<'_>, name: &str) -> Option<i64> {
     fields.get(name).and_then(Value::as_int)
 }
 
-/// A number of 32 bits, or -1: what Kafka's fields are that a version does not have.
+/// A 32-bit integer, or -1, Kafka's default, if the version does not have the field.
 pub(super) fn int32(fields: &Struct<'_>, name: &str) -> i32 {
     let number = int(fields, name).and_then(|number| i32::try_from(number).ok());
     number.unwrap_or(-1)
@@ -42,7 +42,7 @@ pub(super) fn texts(fields: &Struct<'_>, name: &str) -> Vec<String> {
     array(fields, name).iter().filter_map(as_text).collect()
 }
 
-/// Each name once, where it stood first: a request that repeats one gets one answer.
+/// Each name once, at its first place: a request that repeats one gets one answer.
 pub(super) fn distinct(names: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     let is_first: Vec<bool> = names

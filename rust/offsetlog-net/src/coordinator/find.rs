@@ -10,7 +10,7 @@ const TRANSACTION: i64 = 1;
 /// The first version that asks for several keys.
 const SEVERAL: i16 = 4;
 
-/// Producers of transactions are refused as by a broker that does not let them: at once and for good.
+/// Refuses transactional producers as a broker that denies them authorization does: at once and for good.
 pub(super) fn find(version: i16, request: &Struct<'_>, node: &Node) -> Struct<'static> {
     let code = match int(request, "keyType").unwrap_or(GROUP) {
         GROUP => Code::None,

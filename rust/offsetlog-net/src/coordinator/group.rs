@@ -79,7 +79,7 @@ impl Member {
         (texts + protocols + self.assignment.len() + 512) as u64
     }
 
-    /// A member that waits for an answer is alive, but for a new one: its client may have gone without anybody seeing it.
+    /// A member that waits for an answer counts as alive, except a new one: its client may have gone unnoticed.
     const fn is_heard(&self) -> bool {
         !self.is_new && (self.join.is_some() || self.sync.is_some())
     }
@@ -88,7 +88,7 @@ impl Member {
 /// What ends the joining of members.
 #[derive(Debug, Clone, Copy)]
 enum JoinTimer {
-    /// More members may come to a group that was empty; this many milliseconds the delay was, and this many are left.
+    /// Waits for more members of a group that was empty: the length of this delay, and what is left after it, in milliseconds.
     Initial { delay_ms: i64, left_ms: i64 },
     /// The rebalance timeout.
     Complete,
@@ -110,7 +110,7 @@ pub(super) struct Group {
     pub(super) members: BTreeMap<String, Member>,
     /// Member ids by `group.instance.id`.
     static_members: BTreeMap<String, String>,
-    /// Ids that were given out and have not joined yet, and until when they may.
+    /// Member ids that have not joined yet, and their deadlines.
     pending: BTreeMap<String, i64>,
     /// Members of this generation that have not asked for their assignment yet.
     pending_sync: BTreeSet<String>,
@@ -154,8 +154,7 @@ impl Group {
         (size_of::<Self>() + 3 * id.len() + 256) as u64
     }
 
-    /// A group that is there in the beginning. What it has committed has a limit of its own, so without members it takes no room from
-    /// others.
+    /// A group that exists at the start. Its committed offsets have a limit of their own, so without members it takes no room from others.
     pub(super) fn initial(id: &str, now: i64) -> Self {
         Self {
             own_bytes: 0,
@@ -242,7 +241,7 @@ impl Group {
         }
     }
 
-    /// Whether a member, or a consumer that is none, may commit.
+    /// Checks whether a member, or a consumer that is not a member, may commit.
     pub(super) fn check_commit(
         &mut self,
         member: &str,
@@ -268,14 +267,14 @@ impl Group {
         Ok(())
     }
 
-    /// Begins a member's session anew.
+    /// Restarts a member's session timeout.
     fn hear(&mut self, member: &str, now: i64) {
         if let Some(member) = self.members.get_mut(member) {
             member.due = Some(after(now, member.session_timeout_ms.into()));
         }
     }
 
-    /// When something is due by time alone. A group that has nothing is due to be forgotten.
+    /// When the group is next due by time alone. If nothing else is due, this is when it is to be removed.
     pub(super) fn next_due(&self, has_offsets: bool) -> Option<i64> {
         let sessions = self.members.values().filter_map(|member| member.due);
         let pending = self.pending.values().copied();
@@ -328,7 +327,7 @@ impl Group {
         let Some(member) = self.members.get_mut(id) else {
             return;
         };
-        // What ended before may have begun anew by a rebalance that another end completed.
+        // A rebalance that another expired session completed may have restarted this session.
         if member.due.is_none_or(|due| due > now) {
             return;
         }
@@ -363,7 +362,7 @@ impl Group {
         self.counted = bytes;
     }
 
-    /// What is stored of it: with these assignments, or with those that hold.
+    /// What the log stores of the group: with these assignments, or with the current ones.
     fn metadata(&self, assignments: Option<&BTreeMap<String, Vec<u8>>>) -> GroupMetadata {
         let protocol = self.protocol.clone().unwrap_or_default();
         let members = self.members.values().map(|member| MemberMetadata {

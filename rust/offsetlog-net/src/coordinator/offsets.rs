@@ -1,4 +1,4 @@
-//! Offsets are committed, fetched and deleted (Kafka's `OffsetMetadataManager`).
+//! Commits, fetches and deletes offsets (Kafka's `OffsetMetadataManager`).
 
 use super::GROUP_ID_BYTES;
 use super::State;
@@ -10,14 +10,14 @@ use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The first version of `OffsetCommit` that is told of a group that is not there.
+/// The first version of `OffsetCommit` that reports a group that does not exist.
 const GROUP_NOT_FOUND: i16 = 9;
 /// The first version of `OffsetFetch` that asks for several groups.
 const SEVERAL_GROUPS: i16 = 8;
 /// The first versions that name topics by id.
 const TOPIC_IDS: i16 = 10;
 
-/// What of a group an answer has told.
+/// What an answer already has of a group.
 #[derive(Default)]
 struct Told {
     all: bool,
@@ -44,7 +44,7 @@ impl State {
                 .and_then(|()| self.store(&id, &commits, now));
             if let Err(code) = stored {
                 let all = codes.iter_mut().flat_map(|(_, partitions)| partitions);
-                // What was refused before has its own reason.
+                // A partition that was refused before keeps its own error.
                 for (_, each) in all.filter(|(_, each)| can_change(*each)) {
                     *each = code;
                 }
@@ -66,11 +66,11 @@ impl State {
             .with("topics", topics.collect::<Vec<_>>())
     }
 
-    /// What a request commits, and what is to be said of each partition if all goes well.
+    /// The commits of a request, and the code of each partition if storing them succeeds.
     fn commits(&self, version: i16, request: &Struct<'_>, now: i64) -> (Codes, Vec<Commit>) {
         let options = &self.shared.options;
         let mut commits = Vec::new();
-        // The least epochs that nobody was told: asking for one may look at the disk.
+        // The smallest leader epochs that no client was given: looking one up may read the disk.
         let mut untold: HashMap<(String, i32), i32> = HashMap::new();
         let topics = structs(request, "topics").map(|topic| {
             let name = text(topic, "name");
@@ -164,7 +164,7 @@ impl State {
                 .with("topics", topics)
                 .with("errorCode", Code::None);
         }
-        // What a request repeats is told once.
+        // A partition that the request repeats is answered once.
         let mut told: HashMap<String, Told> = HashMap::new();
         let mut groups = Vec::new();
         for group in structs(request, "groups") {
@@ -278,7 +278,7 @@ impl State {
     }
 }
 
-/// Whether a code says that a partition would have been stored. In Kafka the group's refusal replaces what is said of too much metadata.
+/// Whether the group's error replaces this code: that of a partition that would be stored or, as in Kafka, has too much metadata.
 fn can_change(code: Code) -> bool {
     matches!(code, Code::None | Code::OffsetMetadataTooLarge)
 }

@@ -4,13 +4,13 @@ use offsetlog::format::Uuid;
 use std::fmt;
 use std::sync::Arc;
 
-/// Whether a partition is served: its topic's id, zero if it has none; `None` if there is no such partition.
+/// Looks a partition up: its topic's id, zero if it has none; `None` if there is no such partition.
 pub type TopicId = Arc<dyn Fn(&str, i32) -> Option<Uuid> + Send + Sync>;
 
-/// Whether clients are told a leader epoch of a partition that is at least this one.
+/// Whether clients see a leader epoch of a partition that is at least this one.
 pub type IsTold = Arc<dyn Fn(&str, i32, i32) -> bool + Send + Sync>;
 
-/// Who answers as the coordinator of every group.
+/// The node that answers as the coordinator of every group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
     /// The broker's id.
@@ -24,7 +24,7 @@ pub struct Node {
 /// Settings of a coordinator. Defaults are Kafka's where it has the setting.
 #[derive(Clone)]
 pub struct CoordinatorOptions {
-    /// The node that `FindCoordinator` names, until the coordinator is told another one.
+    /// The node that `FindCoordinator` returns, until the coordinator gets another one.
     pub node: Node,
     /// `group.initial.rebalance.delay.ms`: how long a group that was empty waits for more members.
     pub initial_rebalance_delay_ms: i64,
@@ -32,11 +32,11 @@ pub struct CoordinatorOptions {
     pub min_session_timeout_ms: i32,
     /// `group.max.session.timeout.ms`.
     pub max_session_timeout_ms: i32,
-    /// `group.max.size`: most members of a group, and most ids that are given out and have not joined. Kafka's has no bound.
+    /// `group.max.size`: most members of a group, and most ids that have not joined. Kafka's default has no bound.
     pub max_group_size: usize,
     /// `offset.metadata.max.bytes`: most characters (UTF-16) of what is committed with an offset.
     pub max_metadata: usize,
-    /// Most groups. Those that are there in the beginning may be more.
+    /// Most groups. The groups that exist at the start may be more.
     pub max_groups: usize,
     /// Most bytes of memory, about, for groups and members. Committed offsets have a limit of their own.
     pub max_member_bytes: u64,

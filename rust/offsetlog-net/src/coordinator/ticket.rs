@@ -21,7 +21,7 @@ struct Ticket {
 pub(super) struct Tickets {
     open: BTreeMap<u64, Ticket>,
     last: u64,
-    /// Number of answers so far: whoever waits looks again when it moved.
+    /// Number of answers so far: a waiter looks again when it has changed.
     pub(super) answered: u64,
 }
 
@@ -43,7 +43,7 @@ impl Tickets {
         self.open.get(&ticket).map(|ticket| ticket.group.as_str())
     }
 
-    /// The answer, once: the ticket is then gone.
+    /// Returns the answer, once: the ticket is then removed.
     pub(super) fn take(&mut self, ticket: u64) -> Option<Struct<'static>> {
         self.open.get(&ticket)?.answer.as_ref()?;
         self.open.remove(&ticket)?.answer
@@ -73,7 +73,7 @@ impl Tickets {
         self.answer(ticket, |_| answer.response());
     }
 
-    /// Nobody waits any more for the answer to a ticket that was forgotten.
+    /// Stores the answer of a ticket; a ticket that was dropped needs none.
     fn answer(&mut self, ticket: Option<u64>, response: impl FnOnce(i16) -> Struct<'static>) {
         let ticket = ticket.and_then(|ticket| self.open.get_mut(&ticket));
         if let Some(ticket) = ticket.filter(|ticket| ticket.answer.is_none()) {
@@ -83,7 +83,7 @@ impl Tickets {
     }
 }
 
-/// A member, as the leader is told of it.
+/// A member, as the leader's answer lists it.
 #[derive(Debug, Clone)]
 pub(super) struct JoinedMember {
     pub(super) member_id: String,

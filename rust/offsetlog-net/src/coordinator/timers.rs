@@ -11,7 +11,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a group's time, or takes it away.
+    /// Sets a group's time, or removes it.
     pub(super) fn set(&mut self, group: &str, due: Option<i64>) {
         let known = self.by_group.get_key_value(group);
         let known = known.map(|(id, due)| (*due, Arc::clone(id)));

@@ -8,7 +8,7 @@ use offsetlog::format::batch::{BatchHeader, FRAME_BYTES};
 /// What is wrong with batches that a broker sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BadBatches {
-    /// A header that is none, at a position in the records.
+    /// Not a batch header, at a position in the records.
     Header {
         /// Bytes from the start of the partition's records.
         position: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Walked {
 /// this leader cannot have.
 ///
 /// # Errors
-/// A header that is none; offsets that do not ascend, or that lie before `position`.
+/// Not a batch header; offsets that do not ascend, or that are below `position`.
 pub(crate) fn walk(
     records: &[u8],
     position: i64,

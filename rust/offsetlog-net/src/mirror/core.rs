@@ -1,9 +1,9 @@
-//! The mirror without sockets and disk: what to ask whom next, what an answer means, what is to be done on the disk.
+//! The mirror's logic without sockets and disk: what to request next, what a response means, and what to do on the disk.
 //!
-//! Each node has one request under way at a time: [`Core::next`] says which, [`Core::answered`] takes the answer and returns the work
-//! that it makes, [`Core::failed`] takes the news that none will come. The work is done in order by one who owns the disk, who tells how
-//! it went ([`Core::appended`] and its sisters). A fetch goes out as soon as the one before it has come, before that one's batches are on
-//! the disk; whatever fails there makes a new generation of the partition, and work of an older one is left out.
+//! Each node has one request under way at a time: [`Core::next`] returns it, [`Core::answered`] takes the response and returns the work for
+//! the disk, [`Core::failed`] takes the news that no response will come. The owner of the disk does the work in order and reports the
+//! results ([`Core::appended`] and its sisters). A fetch is sent as soon as the one before has arrived, before its batches are on the disk;
+//! a failure there begins a new generation of the partition, and work of an older one is skipped.
 
 mod answers;
 mod deletes;
@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Milliseconds before groups are asked for again.
 const GROUPS_AGAIN_MS: i64 = 2000;
 
-/// Whom to ask.
+/// The node to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Node {
     /// Anyone: about topics and settings.
@@ -41,7 +41,7 @@ pub(crate) enum Node {
     Broker(i32),
 }
 
-/// The versions that a broker said it has, by API key.
+/// The versions that a broker supports, by API key.
 pub(crate) type Versions = BTreeMap<i16, (i16, i16)>;
 
 /// A request.
@@ -132,7 +132,7 @@ pub(super) struct Topic {
 }
 
 impl Topic {
-    /// Whether the disk is to make ready the topic with this id: what it says of another one of the name is over.
+    /// Whether the disk is preparing the topic with this id: its result for another topic of the name is outdated.
     pub(super) fn awaits(&self, id: Uuid) -> bool {
         self.state == TopicState::Making && self.id == id
     }
@@ -160,7 +160,7 @@ pub(super) enum TopicState {
 pub(super) struct NodeState {
     pub(super) not_before: i64,
     pub(super) failures: u32,
-    /// Whether it was told that it does not answer.
+    /// Whether an event reported that it does not answer.
     pub(super) is_told: bool,
     /// Where the next fetch begins among the partitions, so that each comes first at times.
     pub(super) turn: usize,
@@ -170,7 +170,7 @@ pub(super) struct NodeState {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(super) options: MirrorOptions,
-    /// What the source says it is, once it was asked; a source may have no id.
+    /// The source's cluster id, once it was asked; a source may have no id.
     #[allow(clippy::option_option)]
     pub(super) cluster_id: Option<Option<String>>,
     pub(super) is_identified: bool,
@@ -187,11 +187,11 @@ pub(crate) struct Core {
     pub(super) unknown: BTreeMap<String, String>,
     /// Topics of the directory that the source has not shown yet.
     pub(super) held: BTreeMap<String, Away>,
-    /// Topics of which it was told that the source has deleted them.
+    /// Topics that were reported as deleted at the source.
     pub(super) deleted: BTreeSet<String>,
-    /// Topics that were deleted here because others were made anew: those are to be found.
+    /// Topics that were deleted here because the source recreated them: the new ones are still to be found.
     pub(super) renewed: BTreeSet<String>,
-    /// Since when those are copied that the last look at all topics showed: the time of the oldest copy.
+    /// Since when the topics that the last look at all topics showed are copied: the time of the oldest copy.
     pub(super) shown_since: Option<i64>,
     /// Whether the last look was for what is missing.
     pub(super) was_by_name: bool,
@@ -199,14 +199,14 @@ pub(crate) struct Core {
     pub(super) first_generation: u64,
     /// Looks in a row that came before their time.
     pub(super) hurried: u32,
-    /// What was not copied beside partitions: of groups.
+    /// Whether something besides partitions, such as a group, was not copied.
     pub(super) is_partial: bool,
     pub(super) is_ended: bool,
     pub(super) groups: GroupOffsets,
     events: Events,
     is_stopped: bool,
     pub(super) unasked: Vec<Work>,
-    /// When a copy last grew, was cut or begun anew.
+    /// When a copy last grew, was truncated or restarted.
     pub(super) progressed_at: i64,
 }
 
@@ -260,7 +260,7 @@ impl Core {
         self.is_stopped = true;
     }
 
-    /// Work that came of no answer.
+    /// Work that did not come from a response.
     pub(crate) fn take_works(&mut self, now: i64) -> Vec<Work> {
         let mut works = std::mem::take(&mut self.unasked);
         // Offsets may have been asked for before the partitions were known.
@@ -268,7 +268,7 @@ impl Core {
         works
     }
 
-    /// Before what time a node is not to be connected; `None` if it is not to be at all.
+    /// The time before which a node must not be connected; `None` if it must not be connected at all.
     pub(crate) fn not_before(&self, node: Node) -> Option<i64> {
         let is_known = match node {
             Node::Any => true,
@@ -336,18 +336,18 @@ impl Core {
         wake.unwrap_or(latest).min(latest)
     }
 
-    /// No answer to a request will come. `asked` is `None` if it was not sent.
+    /// No response to a request will come. `asked` is `None` if the request was not sent.
     pub(crate) fn failed(&mut self, node: Node, asked: Option<&Asked>, reason: &str, now: i64) {
         let state = self.nodes.entry(node).or_default();
         state.failures = state.failures.saturating_add(1);
         let failures = state.failures;
         state.not_before = now.saturating_add(self.options.backoff(failures));
         self.tell_silence(node, failures, reason);
-        // Whoever does not answer may be the leader no longer.
+        // A broker that does not answer may no longer be the leader.
         self.hurry_metadata(now);
         if let Node::Broker(id) = node {
             if let Some(Asked::Coordinators | Asked::Groups | Asked::Offsets(_)) = asked {
-                // Whoever ends the connection at this question is still to be asked for records.
+                // A broker that ends the connection at this request can still be asked for records.
                 self.groups.failed(id, now.saturating_add(GROUPS_AGAIN_MS));
             }
             for each in self.partitions.values_mut() {
@@ -385,12 +385,12 @@ impl Core {
         self.metadata_due = self.metadata_due.min(soon);
     }
 
-    /// Tells something.
+    /// Records an event.
     pub(super) fn tell(&mut self, event: MirrorEvent) {
         self.events.tell(event);
     }
 
-    /// Tells something that is a loss, but for those who asked that deletes are followed.
+    /// Records an event that is a loss, unless the user asked to follow deletes.
     pub(super) fn tell_deleted(&mut self, event: MirrorEvent, is_followed: bool) {
         if is_followed {
             self.events.tell_wanted(event);
@@ -399,7 +399,7 @@ impl Core {
         }
     }
 
-    /// A problem of a partition: told once until it is over.
+    /// Reports a problem of a partition, once until it is over.
     pub(super) fn trouble(&mut self, at: &TopicPartition, broker: i32, message: String) {
         if let Some(partition) = self.partitions.get_mut(at)
             && partition.problem.as_ref() != Some(&message)
@@ -409,7 +409,7 @@ impl Core {
         }
     }
 
-    /// What has happened since the last call.
+    /// The events since the last call.
     pub(crate) fn news(&mut self) -> Vec<MirrorEvent> {
         self.events.news()
     }
@@ -492,12 +492,12 @@ impl Core {
     /// Whether work for a partition is still to be done.
     pub(crate) fn is_current(&self, work: &Work) -> bool {
         if let Work::DeleteTopic { name } = work {
-            // It may be back.
+            // The topic may be back.
             let topic = self.topics.get(name);
             return topic.is_none_or(|topic| topic.state == TopicState::Deleting);
         }
         if let Work::Topic { name, id, .. } = work {
-            // It may be deleted, and another one made meanwhile.
+            // The topic may have been deleted and recreated meanwhile.
             let topic = self.topics.get(name);
             return topic.is_some_and(|topic| topic.awaits(*id));
         }

@@ -1,10 +1,10 @@
-//! Why a mirror cannot go on.
+//! The errors that end a mirror.
 
 use offsetlog::Error;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a mirror ended. Trouble with the source's brokers does not end it: that is in the report.
+/// Why a mirror ended. Trouble with the source's brokers does not end it: the report has it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum MirrorError {

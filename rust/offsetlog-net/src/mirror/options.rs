@@ -22,13 +22,13 @@ pub struct MirrorOptions {
     /// Deletes here what the source deletes: records below its log start offset, and topics with the groups' offsets in them. While the
     /// source shows none of the topics that were copied before, or no cluster id, no topic is deleted.
     pub follow_deletes: bool,
-    /// With `follow_deletes`: milliseconds for which all looks must say that a topic is gone, or is another one by now, before it is deleted.
-    /// A pause between looks begins them anew.
+    /// With `follow_deletes`: milliseconds for which all looks must show that a topic is deleted or recreated, before it is deleted here. A
+    /// pause between looks restarts them.
     pub follow_after_ms: i64,
     /// Whether the groups' committed offsets are copied.
     pub groups: bool,
-    /// Bytes of one fetch response at most, but for one batch that is larger. A broker's connection holds at most three responses at a
-    /// time: one that arrives, one that waits, one that is appended.
+    /// Most bytes of one fetch response, except for a single larger batch. A broker's connection holds at most three responses at a time:
+    /// one that arrives, one that waits, one that is appended.
     pub fetch_max_bytes: i32,
     /// Bytes of one partition in it at most, if the partitions share it.
     pub partition_max_bytes: i32,
@@ -44,7 +44,7 @@ pub struct MirrorOptions {
     pub backoff_ms: i64,
     /// See `backoff_ms`.
     pub backoff_max_ms: i64,
-    /// With `once`: milliseconds without progress of any partition after which those that are left are given up. The report says so.
+    /// With `once`: after this many milliseconds without progress of any partition, the remaining ones are given up. The report shows it.
     pub give_up_ms: i64,
     /// Partitions that are open at a time; by default as many as the process may have files for. More busy ones than that are closed and
     /// opened all the time, which is slow.
@@ -102,7 +102,7 @@ impl MirrorOptions {
         })
     }
 
-    /// Milliseconds before the next try after so many failures in a row.
+    /// Milliseconds before the next try after this many failures in a row.
     pub(crate) fn backoff(&self, failures: u32) -> i64 {
         let doubled = self
             .backoff_ms

@@ -1,4 +1,4 @@
-//! What a mirror knows of one partition, and what it has to ask next.
+//! What a mirror knows of one partition, and what it must ask next.
 
 /// What a partition waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(crate) struct Partition {
     pub(crate) source_start: Option<i64>,
     /// Up to where deletes were begun here.
     pub(crate) deleted_to: i64,
-    /// Whether it was told that the source deletes.
+    /// Whether an event reported that the source deletes.
     pub(crate) told_deletes: bool,
     /// Where it is to come with `once`.
     pub(crate) target: Option<i64>,
@@ -74,7 +74,7 @@ pub(crate) struct Partition {
     /// The leader epoch with which the copy's epochs were compared, of brokers whose fetch does not do it.
     #[allow(clippy::option_option)]
     pub(crate) compared: Option<Option<i32>>,
-    /// Why it does not go on.
+    /// Why it makes no progress.
     pub(crate) problem: Option<String>,
     /// With `once`: since when, and how often, it was asked alone and there was nothing.
     pub(crate) empties: Option<(i64, u32)>,
@@ -82,7 +82,7 @@ pub(crate) struct Partition {
     pub(crate) leaderless_since: Option<i64>,
     /// Appends that are under way to the disk.
     pub(crate) pending: u32,
-    /// Up to where it was told that the source deleted what was not copied.
+    /// Up to where an event reported that the source deleted what was not copied.
     pub(crate) told_lost: Option<i64>,
     /// How often the source called its position out of range without a reason.
     pub(crate) unexplained: u32,
@@ -144,7 +144,7 @@ impl Partition {
         }
     }
 
-    /// Everything under way is void: the next request is for what the disk has.
+    /// Voids everything under way: the next request begins at the end of the copy.
     pub(crate) fn restart(&mut self, need: Need) {
         self.generation += 1;
         self.is_asked = false;
@@ -202,7 +202,7 @@ impl Partition {
         }
     }
 
-    /// Fails: not before so many milliseconds, and longer each time.
+    /// Records a failure: no retry for this many milliseconds, and longer each time.
     pub(crate) fn fail(&mut self, now: i64, wait: impl FnOnce(u32) -> i64) {
         self.failures = self.failures.saturating_add(1);
         self.retry_at = now.saturating_add(wait(self.failures));

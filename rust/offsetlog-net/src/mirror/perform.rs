@@ -1,4 +1,4 @@
-//! Does the work that answers make on the disk, in order, and tells the logic how it went.
+//! Does the disk work that responses require, in order, and reports the results to the logic.
 
 use super::core::Core;
 use super::error::MirrorError;
@@ -8,7 +8,7 @@ use offsetlog::{Error, TopicPartition};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Does `works`, whose records lie in `bytes`, and what comes of them.
+/// Does `works`, whose records are in `bytes`, and the work that follows from it.
 ///
 /// # Errors
 /// What no broker is to blame for: the disk fails, the directory is of another cluster.
@@ -71,7 +71,7 @@ fn do_one(
             lock(core).settings_stored(&name, warnings);
         }
         Work::DeleteTopic { name } => {
-            // What fails to be synced may be of other topics: that is for nobody to pass over.
+            // A failed sync may concern other topics: it must not be skipped.
             store.flush()?;
             match store.delete_topic(&name) {
                 Ok(()) => lock(core).topic_deleted(&name, now),
@@ -92,7 +92,7 @@ fn do_one(
     Ok(())
 }
 
-/// Does work of one partition. What does not open is a problem of that partition.
+/// Does the work of one partition. If it does not open, that is a problem of this partition only.
 fn do_of_partition(
     core: &Mutex<Core>,
     store: &mut Store,
@@ -151,7 +151,7 @@ fn do_of_partition(
     Ok(())
 }
 
-/// A partition that cannot be opened or changed. The rest goes on.
+/// A partition that cannot be opened or changed. The others continue.
 ///
 /// # Errors
 /// What concerns the disk.

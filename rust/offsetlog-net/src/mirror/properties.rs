@@ -210,7 +210,7 @@ impl Source {
     }
 }
 
-/// Fails for what TLS of a mirror cannot be told.
+/// Fails for TLS settings that a mirror does not support.
 #[cfg(feature = "tls")]
 fn check_tls(given: &BTreeMap<String, String>) -> Result<(), String> {
     let algorithm = given.get("ssl.endpoint.identification.algorithm");
@@ -285,7 +285,7 @@ fn store(
     Ok(Some((path, password)))
 }
 
-/// Fails for a key that is no setting of a mirror.
+/// Fails for a key that is not a setting of a mirror.
 fn known(key: &str) -> Result<(), String> {
     if KNOWN.contains(&key) {
         return Ok(());

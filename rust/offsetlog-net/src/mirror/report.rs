@@ -22,7 +22,7 @@ pub enum EventKind {
     Recreated,
     /// Something is wrong with a partition or topic. It is tried again.
     Problem,
-    /// Something that is copied otherwise than it is there, or not at all.
+    /// Something is copied differently from the source, or not at all.
     Warning,
 }
 
@@ -149,7 +149,7 @@ pub struct MirrorProgress {
     pub bytes_per_second: u64,
     /// Partitions that are copied.
     pub partitions: usize,
-    /// Those that are where they are to be: at the source's high watermark, or with `once` at the one of the beginning.
+    /// Those that have reached their target: the source's high watermark, or with `once` the one of the beginning.
     pub partitions_done: usize,
     /// Offsets between the copies' ends and the source's high watermarks, together.
     pub lag: i64,

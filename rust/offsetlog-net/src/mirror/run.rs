@@ -44,10 +44,10 @@ pub struct Source {
     pub client: ClientOptions,
 }
 
-/// A function that is told something.
+/// A callback for progress or events.
 pub type Told<'a, T> = Box<dyn FnMut(&T) + 'a>;
 
-/// Who is told what a mirror does, and who may end it.
+/// Callbacks: what a mirror does, and whether to end it.
 #[derive(Default)]
 pub struct Watch<'a> {
     /// Called several times a second.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Watch<'_> {
 struct Arrived {
     works: Vec<Work>,
     bytes: Vec<u8>,
-    /// Where the room is used again.
+    /// Returns the buffer for reuse.
     back: Sender<Vec<u8>>,
 }
 
@@ -103,8 +103,8 @@ impl Shared {
 /// interrupted. Everything is durable then, and the directory closed.
 ///
 /// # Errors
-/// `WrongCluster` if the directory mirrors another cluster; `Disk` if the disk fails, if another process has the directory, or if it is
-/// none of a mirror. Trouble with brokers is no error: it is tried again, and told in the report.
+/// `WrongCluster` if the directory mirrors another cluster; `Disk` if the disk fails, if another process has the directory, or if it is not
+/// a mirror's. Trouble with brokers is not an error: the mirror retries, and the report has it.
 pub fn mirror(
     source: &Source,
     into: &Path,
@@ -193,7 +193,7 @@ fn run(
             break Ok(());
         }
         if core.wants_look(now) {
-            // The end of a pause is not waited for.
+            // Ends the pauses of waiting threads.
             shared.moved.notify_all();
         }
         drop(core);
@@ -331,7 +331,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for the threads, and takes what still comes. One that waits for a broker is left behind: it touches no file.
+    /// Waits for the threads, and takes what still arrives. A thread that waits for a broker is left behind: it touches no file.
     fn end(
         self,
         receiver: &Receiver<Arrived>,
@@ -425,7 +425,7 @@ impl Talk {
         }
     }
 
-    /// Where the node is; of those that any may be, one after the other.
+    /// The node's address; if any broker will do, one after the other.
     fn address(&mut self) -> Option<(String, u16)> {
         let core = lock(&self.shared.core);
         match self.node {

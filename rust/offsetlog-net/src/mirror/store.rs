@@ -85,7 +85,7 @@ impl Store {
     /// `Locked` if another process has it; `LogDir` if it holds something that no mirror made.
     pub(crate) fn open(path: &Path, options: &MirrorOptions, open: &OpenOptions) -> Result<Self> {
         let disk = open.disk.as_ref();
-        // Somebody else's directory is left as it is.
+        // A directory that belongs to something else stays unchanged.
         let note = read_note(disk, path)?;
         let named = options.topics.iter().map(String::as_str);
         let owns_offsets = options.groups || note.is_some_and(|note| note.owns_offsets);
@@ -241,7 +241,7 @@ impl Store {
             }
         }
         if let Some(note) = self.note.as_mut().filter(|_| is_own) {
-            // A source that has ids since it was upgraded: from now on the topic is that one.
+            // The source has ids since an upgrade: from now on this one is the topic's.
             match note.source_ids.get(name) {
                 Some(&source) if source != id => return Ok(Some(source)),
                 Some(_) => {}
@@ -287,8 +287,8 @@ impl Store {
         position_of(&self.log(at)?)
     }
 
-    /// Appends whole batches as a follower does. Returns where the copy stands, and the transactions that are open where a gap begins, each
-    /// with its producer id and first offset: their ends may be lost in it.
+    /// Appends whole batches as a follower does. Returns the copy's position, and the transactions that are open where a gap begins, each
+    /// with its producer id and first offset: their markers may be lost in the gap.
     ///
     /// # Errors
     /// Those of [`LogWriter::append_as_follower`]. What was appended before the error stays.
@@ -359,7 +359,7 @@ impl Store {
         };
         let kept = log.truncate_to_keeping(to.offset.max(0))?;
         if to.offset < before {
-            // What the old leader had compacted away before the cut, the new one may have.
+            // The new leader may have what the old one had compacted away before the cut.
             let end = end_of_batches(&log)?;
             if end < log.log_end_offset()? {
                 log.truncate_to(end)?;
@@ -392,7 +392,7 @@ impl Store {
         let log = self.log(at)?;
         self.syncs.dirty();
         log.delete_records_before(offset.min(log.high_watermark()?))?;
-        // Segments below the new start go, and none for their age or size: that is the source's to say.
+        // Deletes the segments below the new start, but none for age or size: that is up to the source.
         let by_start = LogConfig::default().with("cleanup.policy", "compact")?;
         log.maintain(&MaintainOptions {
             compaction: false,
@@ -428,7 +428,7 @@ impl Store {
         self.syncs.flush(&self.log_dir)
     }
 
-    /// Whether so much was appended that it is to be made durable.
+    /// Whether enough was appended to make it durable.
     pub(crate) const fn has_much_unsynced(&self) -> bool {
         self.syncs.is_due()
     }
@@ -475,7 +475,7 @@ impl Store {
     }
 }
 
-/// The note of a directory; none in one that a mirror may begin in.
+/// The note of a directory; `None` if a mirror may begin in it.
 fn read_note(disk: &dyn Disk, path: &Path) -> Result<Option<Note>> {
     let note = Note::read(disk, path)?;
     if note.is_none() {
@@ -501,7 +501,7 @@ fn topic_id_of(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
         read => {
             let bytes = read.map_err(|error| Error::io(IoCall::Read, &file, error))?;
             if bytes.is_empty() {
-                // Killed before it was written.
+                // Killed before the file was written.
                 return Ok(None);
             }
             let parsed = PartitionMetadata::parse(&bytes);
@@ -558,7 +558,7 @@ fn position_of(log: &LogWriter) -> Result<Position> {
     })
 }
 
-/// The settings that can be stored; of the others a warning.
+/// The settings that can be stored; adds a warning for each of the others.
 fn settings(pairs: &[(String, String)], warnings: &mut Vec<String>) -> LogConfig {
     let mut config = LogConfig::default();
     for (name, value) in pairs {

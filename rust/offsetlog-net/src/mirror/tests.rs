@@ -1,7 +1,7 @@
 //! The mirror's logic under a seeded scheduler, over a real directory, against a model of a cluster.
 //!
 //! Requests are answered, lost or cut short in any order; leaders change, cleanly and not; records are deleted and compacted; topics
-//! appear, grow and are made again; the mirror is killed. In the end nothing may be lost, doubled or invented, and what was cut is kept.
+//! appear, grow and are recreated; the mirror is killed. In the end nothing may be lost, duplicated or invented, and what was cut is kept.
 #![allow(
     clippy::case_sensitive_file_extension_comparisons,
     clippy::match_same_arms,
@@ -396,7 +396,7 @@ enum Source {
     ByName,
     /// A fetch does not tell divergence, and topics have no ids.
     Old,
-    /// Topics are deleted and made anew, and the mirror follows.
+    /// Topics are deleted and recreated, and the mirror follows.
     Deleting,
 }
 

@@ -54,7 +54,7 @@ pub(crate) enum Work {
         /// The leader's answer: an epoch, and where it ends; without an epoch, the leader's end.
         leader: (Option<i32>, i64),
     },
-    /// Cut what came by name and may be of the topic that was made anew, and keep it.
+    /// Cut what was fetched by name and may belong to the recreated topic, and keep it.
     CutUnproven {
         /// Which.
         at: TopicPartition,
@@ -92,7 +92,7 @@ pub(crate) struct Append {
     pub(crate) generation: u64,
     /// The offset that was asked for.
     pub(crate) position: i64,
-    /// Where they stand in the response.
+    /// Their position in the response.
     pub(crate) records: Range<usize>,
     pub(crate) walked: Walked,
     pub(crate) leader_epoch: Option<i32>,

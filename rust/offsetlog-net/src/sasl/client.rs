@@ -4,7 +4,7 @@ use super::scram::{ClientEnd, ClientStart, Hash};
 use super::{Mechanism, Progress, SaslError, plain, wrong};
 use std::fmt;
 
-/// Who a client is. Debug output leaves out the password.
+/// A client's credentials. Debug output leaves out the password.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Credentials {
@@ -67,7 +67,7 @@ impl ClientExchange {
     /// Begins. Returns the first message too.
     ///
     /// # Errors
-    /// A name or password that the mechanism cannot say, or no random bytes from the system.
+    /// A name or password that the mechanism cannot transmit, or no random bytes from the system.
     pub fn start(credentials: &Credentials) -> Result<(Self, Vec<u8>), SaslError> {
         let Credentials {
             username, password, ..
@@ -89,7 +89,7 @@ impl ClientExchange {
     /// The server refuses, does not prove that it knows the password, or does not speak the mechanism.
     pub fn step(&mut self, answer: &[u8]) -> Result<Progress, SaslError> {
         match std::mem::replace(&mut self.state, State::Done) {
-            // A server has nothing to say to PLAIN but that it is fine.
+            // A server has only one answer to PLAIN: success.
             State::Plain => Ok(Progress::Done(Vec::new())),
             State::Start(start) => {
                 let (end, message) = start.prove(&self.password.0, answer)?;

@@ -1,4 +1,4 @@
-//! What a connection may ask before its client has said who it is: Kafka's `SaslServerAuthenticator`.
+//! What a connection may request before its client has authenticated: Kafka's `SaslServerAuthenticator`.
 
 use super::scram::{Asked, Hash, ask};
 use super::{Mechanism, SaslError, Users, plain, wrong};
@@ -35,7 +35,7 @@ enum State {
     },
 }
 
-/// What becomes of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     /// The protocol logic answers it.

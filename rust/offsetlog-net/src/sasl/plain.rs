@@ -1,4 +1,4 @@
-//! PLAIN (RFC 4616): who to be, who one is, and the password, with a zero byte between them.
+//! PLAIN (RFC 4616): authorization identity, user name and password, with a zero byte between them.
 
 use super::{SaslError, Users, wrong};
 
@@ -17,7 +17,7 @@ pub(super) fn check(users: &Users, message: &[u8]) -> Result<String, SaslError> 
     if name.is_empty() || password.is_empty() {
         return wrong("a PLAIN message has a user and a password");
     }
-    // Looked at first, so that a wrong password costs the same whoever is asked for.
+    // Checked first, so that a wrong password costs the same for every name.
     let is_right = users.has_password(name, password);
     if !(acting_as.is_empty() || acting_as == name.as_bytes()) {
         return wrong("nobody may act as another user");

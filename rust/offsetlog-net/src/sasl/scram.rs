@@ -92,8 +92,8 @@ impl Credential {
     }
 }
 
-/// What a server knows of the one who asks to be let in. Keys are made of a password once there is a proof to check, each time, so that
-/// nobody sees from the time which names have one.
+/// What a server knows of a client that authenticates. Keys are derived from a password only when there is a proof to check, each time, so
+/// that timing does not show which names have one.
 pub(super) enum Known {
     Stored(Credential),
     Password { salt: Vec<u8>, password: String },
@@ -141,7 +141,7 @@ pub(super) struct Asked {
     known: Known,
 }
 
-/// Answers the client's first message; for somebody who does not exist as for anybody.
+/// Answers the client's first message, for an unknown user in the same way.
 pub(super) fn ask(
     hash: Hash,
     users: &Users,
@@ -336,7 +336,7 @@ mod tests {
             let error = asked.finish(Hash::Sha256, &last).unwrap_err();
             assert_eq!(error.to_string(), "wrong user or password");
         }
-        // Who asks twice for nobody sees the same salt, as of somebody.
+        // An unknown user gets the same salt twice, as a known one does.
         let salt = || {
             let (_, challenge) = ask(Hash::Sha256, &users_of(7), b"n,,n=x,r=a").unwrap();
             String::from_utf8(challenge)

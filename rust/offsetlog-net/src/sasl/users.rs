@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 /// Largest file of users, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Who may ask a server, and how it recognizes them. Debug output has no secrets.
+/// The users that a server accepts, and their secrets. Debug output has no secrets.
 ///
 /// A file has a line for each: `name=password`; or, where the password is not to stand in it, `name=SCRAM-SHA-256=salt=…,stored_key=…,
 /// server_key=…,iterations=…` in Kafka's own form (`kafka-configs --describe`, ZooKeeper's nodes), a line for each mechanism. Lines that
 /// begin with `#` or `!`, and empty ones, mean nothing.
 ///
-/// A name that nobody has is answered as one that somebody has, and after the same work, if all have the same kind of secret.
+/// An unknown name is answered like a known one, and after the same work, if all users have the same kind of secret.
 pub struct Users {
     by_name: HashMap<String, User>,
-    /// Makes salts, the same each time: of users with passwords, and of names that nobody has.
+    /// Makes salts, the same each time: for users with passwords, and for unknown names.
     secret: [u8; 32],
-    /// Length of the salt and iterations of the first stored credential, for each hash: a name that nobody has is asked for the same.
+    /// Length of the salt and iterations of the first stored credential, for each hash: an unknown name gets the same.
     stored: [Option<(usize, u32)>; 2],
     /// The hash and the most iterations by which a password is checked against a stored credential: each check costs as much.
     costs: Option<(Hash, u32)>,
@@ -71,12 +71,12 @@ pub enum UsersError {
         /// What is wrong.
         reason: String,
     },
-    /// Nobody is in it.
+    /// The file has no users.
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The system gives no random bytes.
+    /// The system returns no random bytes.
     Random,
 }
 
@@ -219,7 +219,7 @@ impl Users {
         Ok(())
     }
 
-    /// Whether the user has this password. Takes as long for one who does not exist.
+    /// Whether the user has this password. Takes as long for an unknown user.
     pub(super) fn has_password(&self, name: &str, password: &str) -> bool {
         let user = self.by_name.get(name);
         let own = user.and_then(|user| user.password.as_deref());
@@ -243,7 +243,7 @@ impl Users {
         is_right
     }
 
-    /// What is known of a user. Of one who does not exist: something that looks the same and that nobody can prove.
+    /// What is known of a user. For an unknown one: something that looks the same and that nobody can prove.
     pub(super) fn known(&self, name: &str, hash: Hash) -> Known {
         let place = place(hash);
         let user = self.by_name.get(name);
@@ -377,7 +377,7 @@ mod tests {
         assert!(Users::of_text(&whole).is_ok());
     }
 
-    /// Whoever asks for a name learns nothing from the form of the answer.
+    /// The form of the answer does not show whether a name exists.
     #[test]
     fn a_name_that_nobody_has_is_asked_for_the_same() {
         let key = format!("{}=", "A".repeat(43));

@@ -50,7 +50,7 @@ pub struct Broker {
     /// Why the log dirs could not be listed the last time.
     not_listed: Mutex<Option<String>>,
     next_upkeep_ms: AtomicI64,
-    /// When what could not be decided of open transactions is asked again.
+    /// When undecided open transactions are looked up again.
     pub(super) next_doubt_ms: AtomicI64,
     connections: AtomicU64,
 }
@@ -192,13 +192,13 @@ impl Broker {
         self.groups_of().map_or(Ok(()), Groups::flush)
     }
 
-    /// What moves when a request that waits may be answered, to be held by who answers.
+    /// Changes when a waiting request may be answered. Whoever answers such requests holds it.
     #[must_use]
     pub fn shared_changes(&self) -> Arc<Changes> {
         Arc::clone(&self.changes)
     }
 
-    /// Tells of a partition that is served its topic's id, zeros if it has none; `None` if it is not served.
+    /// A function that returns the topic id of a partition: zeros if it has none, `None` if there is no such partition.
     #[must_use]
     pub fn topic_ids(&self) -> crate::coordinator::TopicId {
         let catalog = Arc::clone(&self.catalog);
@@ -209,7 +209,7 @@ impl Broker {
         })
     }
 
-    /// Tells whether clients are told a leader epoch of a partition that is at least the one given.
+    /// A function that returns whether clients see a leader epoch of a partition that is at least the given one.
     #[must_use]
     pub fn told_epochs(&self) -> crate::coordinator::IsTold {
         let catalog = Arc::clone(&self.catalog);
@@ -222,7 +222,7 @@ impl Broker {
         })
     }
 
-    /// The broker id, host and port that clients are told.
+    /// The broker id, host and port that clients see.
     #[must_use]
     pub fn node(&self) -> (i32, &str, u16) {
         (self.node_id, &self.options.host, self.options.port)
@@ -252,7 +252,7 @@ impl Broker {
     fn list(&self) {
         let failed = self.log_dir.refresh_listing();
         let failed = failed.err().map(|error| error.to_string());
-        // It is tried again and again; only a new reason is news.
+        // Each listing retries; only a new reason is reported.
         let known = std::mem::replace(&mut *lock(&self.not_listed), failed.clone());
         if let Some(reason) = failed {
             if known.as_ref() != Some(&reason) {
@@ -282,7 +282,7 @@ impl Broker {
         }
     }
 
-    /// Looks at the partitions that fetches wait for, and announces if one has moved.
+    /// Looks at the partitions that fetches wait for, and announces a change of any of them.
     fn look(&self) {
         let awaited: Vec<((String, i32), Arc<Partition>)> = lock(&self.awaited)
             .iter()
@@ -311,7 +311,7 @@ impl Broker {
         }
     }
 
-    /// A fetch begins to wait for these partitions, or ends it.
+    /// Registers or removes a fetch that waits for these partitions.
     fn wait_for(&self, job: &FetchJob, begins: bool) {
         let mut awaited = lock(&self.awaited);
         for partition in job.partitions() {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Topics that no client reads: the metadata of a cluster, under its names of today and of before 2.8.
 const NEVER: [&str; 2] = [METADATA_TOPIC, "@metadata"];
 
-/// Missing partitions are listed up to this number. A name can say any, and each one costs memory.
+/// Missing partitions are listed up to this number. A name can claim any number, and each one costs memory.
 const MISSING_MAX: i32 = 100_000;
 
 /// All that is served at one moment.
@@ -63,7 +63,7 @@ pub(crate) enum Slot {
 pub(crate) struct Mark {
     path: PathBuf,
     id: Option<(u64, u64)>,
-    /// A topic that was made anew has another file, even if the file system gives the directory the same number.
+    /// A recreated topic has another file, even if the file system gives the directory the same number.
     metadata: Option<FileStat>,
 }
 
@@ -99,8 +99,8 @@ impl Slot {
         }
     }
 
-    /// The same partition, if the directory that is served is still there and is the same: what clients have read of it may be in no other
-    /// replica. Which others there are does not matter.
+    /// The same partition, if the directory that is served is still there and is the same: another replica may lack what clients have read
+    /// of it. Which other replicas there are does not matter.
     fn kept(&self, marks: &[Mark]) -> Option<Self> {
         let Self::Here {
             partition,
@@ -148,7 +148,7 @@ impl Slot {
     }
 }
 
-/// What besides the directories says something of partitions.
+/// What is known of partitions besides their directories.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Surroundings {
     /// As in the cluster's metadata.
@@ -177,7 +177,7 @@ impl Surroundings {
         *known = epoch.max(*known);
     }
 
-    /// The least leader epoch that clients may be told: below that of a committed offset, Java's consumers read nothing and say nothing.
+    /// The smallest leader epoch that clients may see: below that of a committed offset, Java's consumers silently read nothing.
     fn epoch_floor(&self, topic: &str, partition: i32) -> i32 {
         let registered = self
             .topics
@@ -244,7 +244,7 @@ impl Catalog {
             .filter_map(Slot::partition)
     }
 
-    /// Whether the two have the same partitions in the same directories, and what is not served is not served for the same reasons.
+    /// Whether both have the same partitions in the same directories, and the same reasons for what is not served.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let is_same = |one: &Slot, other: &Slot| {
             one.serves_as(other) && one.marks() == other.marks() && one.reason() == other.reason()
@@ -311,7 +311,7 @@ impl Reader<'_> {
             if let Some(partition) = slot.partition() {
                 partition.raise_epoch(self.surroundings.epoch_floor(name, *number));
             }
-            // Clients drop what they know only for a topic of another id.
+            // Clients drop what they know only for a topic with another id.
             if let Some((known, now)) = known.and_then(Slot::partition).zip(slot.partition())
                 && known.topic_id == now.topic_id
             {
@@ -321,7 +321,7 @@ impl Reader<'_> {
             slots.insert(*number, slot);
         }
         let wanted = registered.map(|topic| topic.topic_id.to_bytes());
-        // A partition that stays is of the topic that clients know, whatever the metadata says of its name by now.
+        // A partition that stays belongs to the topic that clients know, whatever the metadata says of its name by now.
         let known = self.known.filter(|known| is_kept && !known.id.is_zero());
         let id = match known
             .map(|known| known.id.to_bytes())
@@ -379,7 +379,7 @@ impl Reader<'_> {
             },
             Err(error) => {
                 let reason = error.to_string();
-                // It is tried again with each listing; only a new reason is news.
+                // Each listing retries; only a new reason is reported.
                 let known = self.known.and_then(|known| known.slots.get(&number));
                 if known.and_then(Slot::reason) != Some(reason.as_str()) {
                     self.options.tell(&Event::Offline {
@@ -451,8 +451,8 @@ impl Reader<'_> {
     }
 }
 
-/// Of the replica that has most and the others of its leader epoch the one that can be read furthest: salvage reads behind damage, a
-/// server does not. One of an earlier epoch may have what a later leader never had.
+/// Of the best replica and the others of its leader epoch, chooses the one that can be read furthest: salvage reads past damage, a server
+/// does not. A replica of an earlier epoch may have records that a later leader never had.
 fn readable_furthest(
     chosen: ChosenReplica,
     options: &OpenOptions,
@@ -462,7 +462,7 @@ fn readable_furthest(
         mut others,
         other_logs,
     } = chosen;
-    // What fails here is told where the partition is served.
+    // An error here is reported where the partition is served.
     let damage = best.log.extent().ok().filter(|extent| extent.is_damaged);
     let Some(damage) = damage else {
         return Ok((best.log, others));

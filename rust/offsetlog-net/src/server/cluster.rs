@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 /// The metadata is read again after this time at the earliest. A controller that runs writes to it twice a second, and a cluster of
 /// hundreds of thousands of partitions has tens of megabytes of it: reading them takes some tenths of a second.
 const READ_EVERY_MS: i64 = 5000;
-/// A topic that the metadata does not have yet has it read at once, and after this time again: a broker has written of the topic before
-/// it makes the directories.
+/// A request for a topic that the metadata lacks reads the metadata at once, but no more than once in this time: a broker writes the topic
+/// to the metadata before it creates the directories.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
-/// What could not be read is read again after this time, even if no file has changed since.
+/// Sources that could not be read are read again after this time, even if no file has changed since.
 const READ_FAILED_EVERY_MS: i64 = 60_000;
-/// The same reason is told again after this time.
+/// The same reason is reported again after this time.
 const TELL_AGAIN_MS: i64 = 3_600_000;
-/// This many reasons are told in that time.
+/// At most this many reasons are reported in that time.
 const TOLD_MAX: usize = 16;
 
 /// The cluster around the log dirs that are served.
@@ -29,7 +29,7 @@ pub(super) struct Cluster {
     /// The layers below the topics' own settings.
     pub(super) settings: Option<ClusterSettings>,
     surroundings: Mutex<Arc<Surroundings>>,
-    /// Held while the metadata is read: its thread waits for it, and who asks for a topic that it does not have.
+    /// Held while the metadata is read: the reading thread waits for it, and so does a request for an unknown topic.
     looked: Mutex<Looked>,
 }
 
@@ -41,13 +41,13 @@ struct Looked {
     /// How far it reached, without what it says; `None` if there was none.
     known: Option<MetadataImage>,
     next_ms: i64,
-    /// When this was asked last whether it is due.
+    /// The time of the last check whether a read is due.
     now_ms: i64,
     /// When a topic was asked for that it does not have.
     asked: Option<Instant>,
-    /// What could not be read is read again then, even if no file has changed.
+    /// When to read failed sources again, even if no file has changed.
     again_ms: Option<i64>,
-    /// The reasons that were told, and when.
+    /// The reasons that were reported, and when.
     told: BTreeMap<String, i64>,
 }
 
@@ -68,7 +68,7 @@ impl Cluster {
         );
         let settings = match settings {
             Ok(settings) => Some(settings),
-            // Whoever names a place wants what is there.
+            // A metadata path that the user named must work.
             Err(error) if options.metadata.is_some() => return Err(error),
             Err(error) => {
                 warnings.push(format!("settings are not known: {error}"));
@@ -114,7 +114,7 @@ impl Cluster {
         Arc::make_mut(&mut *lock(&self.surroundings)).committed(topic, partition, epoch);
     }
 
-    /// Reads the metadata again if it has changed, and not a moment ago. Of a part that cannot be read, what was known stays.
+    /// Reads the metadata again if it has changed and was not read a moment ago. A part that cannot be read keeps its last known state.
     pub(super) fn follow(&self, log_dir: &LogDir, options: &ServeOptions, now_ms: i64) {
         let mut looked = lock(&self.looked);
         looked.now_ms = now_ms;
@@ -162,7 +162,7 @@ impl Cluster {
         // Settings may come from other places, which can be read even if that one cannot.
         match self.settings.as_ref().map(ClusterSettings::refresh) {
             Some(Ok(reasons)) => {
-                // The same place may be what both are read from.
+                // Both may be read from the same place.
                 failed.retain(|own| !reasons.iter().any(|reason| reason.ends_with(own)));
                 failed.extend(reasons);
             }
@@ -181,7 +181,7 @@ impl Cluster {
 }
 
 impl Looked {
-    /// Whether the reason is to be told: one that comes and goes is told once an hour, and not more than a few reasons are.
+    /// Whether to report the reason: a recurring one once an hour, and only a few reasons in that time.
     fn is_news(&mut self, reason: &str, now_ms: i64) -> bool {
         let is_recent = |told: i64| (0..TELL_AGAIN_MS).contains(&now_ms.saturating_sub(told));
         self.told.retain(|_, told| is_recent(*told));
@@ -230,14 +230,14 @@ fn topics_of(image: &MetadataImage) -> Arc<HashMap<String, TopicImage>> {
     )
 }
 
-/// Reads what settings come from, once for each log dir: what is known of them stays if it cannot be read later.
+/// Reads the sources of settings, once for each log dir: what is known of them stays if they cannot be read later.
 fn read_settings(log_dir: &LogDir, settings: &ClusterSettings) {
     let mut seen = BTreeSet::new();
     for topic in log_dir.topics().into_keys() {
         let first = log_dir.directories(&topic).into_iter().next();
         let parent = first.and_then(|(_, path)| path.parent().map(std::path::Path::to_path_buf));
         if seen.insert(parent) {
-            // What fails here fails again for whoever asks, and is told to him.
+            // An error here occurs again for each request, which then reports it.
             let _ = log_dir.topic_settings_from(&topic, settings);
         }
     }

@@ -20,7 +20,7 @@ const DOUBLE: i8 = 6;
 const LIST: i8 = 7;
 const PASSWORD: i8 = 9;
 
-/// Settings that Kafka tells only where a topic has them.
+/// Settings that Kafka returns only if a topic has them.
 const INTERNAL: &str = "internal.";
 /// Kafka's words for a request that asks for what it does not know.
 const INVALID_REQUEST: &str = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details.";
@@ -28,7 +28,7 @@ const INVALID_REQUEST: &str = "This most likely occurs because of a request bein
 /// A resource: its type and name, and the settings that are asked for, all without a set.
 type Wanted<'r> = (i32, &'r str, Option<HashSet<&'r str>>);
 
-/// The resources of a request. One that is asked for twice is answered once, with what any of them asks for.
+/// The resources of a request. A repeated one is answered once, with all settings that were asked for.
 fn wanted<'r>(request: &'r Struct<'_>) -> Vec<Wanted<'r>> {
     let mut places: HashMap<(i32, &str), usize> = HashMap::new();
     let mut all: Vec<Wanted<'r>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The coordinator of this crate answers the APIs of groups.
+//! Answers the group APIs with this crate's coordinator.
 
 use super::broker::Broker;
 use super::groups::{Caller, GroupAnswer, Groups};

@@ -90,7 +90,7 @@ impl Broker {
             }
         }
         for path in self.log_dir.paths() {
-            // A folder of its own for the metadata log is none of a broker's `log.dirs`.
+            // A separate folder for the metadata log is not one of a broker's `log.dirs`.
             let is_metadata = path.join("__cluster_metadata-0").is_dir()
                 && !path.join("replication-offset-checkpoint").is_file();
             let is_known = by_dir.keys().any(|known| path.starts_with(known));

@@ -1,4 +1,4 @@
-//! Fetch: batches as they stand in the files, with long polling and sessions.
+//! Fetch: batches as stored in the files, with long polling and sessions.
 //!
 //! Source: Kafka's `ReplicaManager.readFromLog`, `Partition.readRecords` and `DelayedFetch`.
 
@@ -18,7 +18,7 @@ use offsetlog::{AbortedTransaction, FileRange, Isolation, RangeOptions};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A fetch under which other leaders write is begun this many times. One is rare: it takes a truncation within a few milliseconds.
+/// A fetch is tried this many times if other leaders write meanwhile. A retry is rare: it takes a truncation within milliseconds.
 const TURNS_MAX: usize = 3;
 
 /// A fetch until it is answered.
@@ -57,7 +57,7 @@ struct Read {
 }
 
 impl Read {
-    /// An error; where the reading failed, Kafka sends no list of aborted transactions, elsewhere an empty one.
+    /// An error. If reading failed, Kafka sends no list of aborted transactions, otherwise an empty one.
     const fn failed(error: ErrorCode, aborted: Option<Vec<AbortedTransaction>>) -> Self {
         Self {
             error,
@@ -246,8 +246,8 @@ impl Broker {
                 break (diverging, found);
             }
             if turns == TURNS_MAX {
-                // Whoever leads, it is not the one that was read. Every client that there is asks for the metadata then, and fetches again:
-                // FENCED_LEADER_EPOCH is for those that name an epoch, and older ones take it for a bug.
+                // The leader is no longer the one that was read. Every client then refreshes its metadata and fetches again:
+                // FENCED_LEADER_EPOCH is for clients that send an epoch, and older ones take it for a bug.
                 return Err(ErrorCode::NotLeaderOrFollower);
             }
             bounds = after;
@@ -342,7 +342,7 @@ impl Broker {
     }
 }
 
-/// The partitions of a request. One that is repeated is read once: where it stood first, with what was said last, as in Kafka.
+/// The partitions of a request. A repeated one is read once: at its first place, with its last parameters, as in Kafka.
 fn wanted(request: &Struct<'_>) -> Vec<Wanted> {
     type Topic<'r> = (&'r str, [u8; 16]);
     let mut topics: HashMap<Topic<'_>, (usize, Arc<str>)> = HashMap::new();
@@ -399,7 +399,7 @@ fn find(catalog: &Catalog, wanted: &Wanted, by_id: bool) -> Result<Arc<Partition
         .ok_or(ErrorCode::NotLeaderOrFollower)
 }
 
-/// Where the log of a client that has read `last_fetched_epoch` last parts from this one.
+/// Where the log of a client that last read `last_fetched_epoch` diverges from this one.
 fn diverging(bounds: &Bounds, wanted: &Wanted) -> Result<Option<(i32, i64)>, ErrorCode> {
     let asked = wanted.last_fetched_epoch;
     if asked < 0 {

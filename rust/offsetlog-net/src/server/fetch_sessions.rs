@@ -1,4 +1,4 @@
-//! Fetch sessions (KIP-227): what a client fetches, remembered so that it need not repeat it, and is told only what changed.
+//! Fetch sessions (KIP-227): they remember what a client fetches, so that it need not repeat it, and gets only what changed.
 //!
 //! Source: Kafka's `FetchManager` and `FetchSession`.
 
@@ -34,7 +34,7 @@ pub(crate) struct Wanted {
 /// Topic, id and partition.
 pub(crate) type Key = (Arc<str>, [u8; 16], i32);
 
-/// Whether no topic can have this name. What is asked of such a one is not kept: looking for a long name takes its time.
+/// Whether no topic can have this name. A session does not keep such a name: looking a long name up takes time.
 fn is_no_topic(name: &str) -> bool {
     name.len() > TOPIC_MAXIMUM_CHARACTERS
 }
@@ -54,7 +54,7 @@ impl Wanted {
     }
 }
 
-/// What was answered of a partition, as far as it decides about the next answer.
+/// What was answered of a partition, as far as the next answer depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) has_records: bool,
@@ -82,11 +82,11 @@ impl Kept {
         }
     }
 
-    /// Takes over an answer. Returns whether the client must be told.
+    /// Records an answer. Returns whether the response must include the partition.
     fn update(&mut self, told: &Told) -> bool {
         let moved = self.high_watermark != told.high_watermark || self.log_start != told.log_start;
         self.log_start = told.log_start;
-        // The end of an error is told, too.
+        // The end of an error is reported, too.
         self.high_watermark = if told.is_error {
             -1
         } else {
@@ -132,7 +132,7 @@ pub(crate) struct FetchSessions {
     sessions: HashMap<i32, Session>,
     sessions_max: usize,
     bytes: usize,
-    /// Ids that nobody can guess: whoever knows one can disturb it.
+    /// Ids that nobody can guess: a client that knows one could disturb the session.
     random: RandomState,
     count: u64,
 }
@@ -218,7 +218,7 @@ impl FetchSessions {
         Ok((plan, wanted.collect()))
     }
 
-    /// Takes an answer to all partitions: returns the session's id for it, and for each partition whether it is told.
+    /// Takes the answers of all partitions: returns the session's id for the response, and for each partition whether to include it.
     pub(crate) fn answered(
         &mut self,
         plan: Plan,

@@ -1,4 +1,4 @@
-//! Where the APIs of consumer groups go: whoever coordinates them is given to the broker.
+//! The interface between the broker and the coordinator of consumer groups.
 
 use super::broker::{Asked, Broker, Session, Waiting};
 use super::reply::reply_in;
@@ -26,7 +26,7 @@ pub trait Groups: fmt::Debug + Send + Sync {
     /// Looks again whether a request that waits can be answered.
     fn poll(&self, ticket: u64, now_ms: i64) -> GroupAnswer;
 
-    /// Nobody waits for the answer to this request any more.
+    /// Drops a request whose answer nobody waits for any more.
     fn forget(&self, ticket: u64);
 
     /// A connection has ended.
@@ -47,18 +47,18 @@ pub trait Groups: fmt::Debug + Send + Sync {
     /// Those of the log.
     fn flush(&self) -> Result<()>;
 
-    /// The largest leader epoch that a group has committed for each partition: clients must not be told a smaller one.
+    /// The largest leader epoch that a group has committed for each partition: clients must not see a smaller one.
     fn leader_epochs(&self) -> BTreeMap<(String, i32), i32>;
 }
 
-/// What comes of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GroupAnswer {
     /// The fields of the response.
     Reply(Struct<'static>),
     /// It waits for others.
     Wait {
-        /// By which it is asked for again.
+        /// The ticket to poll with.
         ticket: u64,
         /// It is asked for at this time at the latest, in milliseconds since 1970.
         until_ms: i64,
@@ -114,7 +114,7 @@ impl Broker {
         }
     }
 
-    /// Without a coordinator nobody coordinates groups.
+    /// The answer of a server without a coordinator.
     pub(super) fn find_coordinator(asked: &Asked<'_>, request: &Struct<'_>) -> Struct<'static> {
         let nobody = |answer: Struct<'static>| {
             answer

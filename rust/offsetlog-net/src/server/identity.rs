@@ -1,11 +1,11 @@
-//! Who the server says it is: the cluster and the broker whose log dirs it serves.
+//! Which cluster and broker the server presents itself as: those whose log dirs it serves.
 
 use offsetlog::LogDir;
 use offsetlog::disk::read_whole;
 use offsetlog::format::name::META_PROPERTIES;
 use offsetlog::format::{MetaProperties, Uuid};
 
-/// The cluster id and the broker id of the first log dir that has them. Without any, the cluster id follows from the paths: clients
+/// The cluster id and the broker id of the first log dir that has them. If none has, the cluster id is derived from the paths: clients
 /// remember it.
 pub(super) fn identity(log_dir: &LogDir, warnings: &mut Vec<String>) -> (String, i32) {
     let options = log_dir.options();

@@ -16,7 +16,7 @@ const MAX_TIMESTAMP: i64 = -3;
 const EARLIEST_LOCAL: i64 = -4;
 const LATEST_TIERED: i64 = -5;
 
-/// The timestamp, the offset and the leader epoch of an answer; -1 for what there is none of.
+/// The timestamp, the offset and the leader epoch of an answer; -1 for each that does not exist.
 type Found = (i64, i64, i32);
 
 impl Broker {

@@ -31,7 +31,7 @@ impl Broker {
             let by_id = wanted.clone().any(|each| !id(each, "topicId").is_zero());
             let mut seen = HashSet::new();
             wanted
-                // As in Kafka: what is asked for twice is answered once.
+                // As in Kafka, a repeated topic is answered once.
                 .filter(|each| {
                     let name = text(each, "name").filter(|_| !by_id);
                     seen.insert((name, id(each, "topicId").to_bytes()))
@@ -106,7 +106,7 @@ impl Broker {
                 .with("errorCode", ErrorCode::LeaderNotAvailable)
                 .with("leaderId", -1);
         };
-        // One whose bounds cannot be read now is told with its error when it is fetched.
+        // If the bounds cannot be read now, a fetch reports the error.
         let leader_epoch = partition.bounds().map_or(-1, |bounds| bounds.leader_epoch);
         answer
             .with("leaderId", self.node_id)

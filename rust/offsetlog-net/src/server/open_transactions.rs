@@ -1,4 +1,4 @@
-//! What becomes of transactions that have no marker: they wait, or their coordinator's record decides.
+//! How transactions without a marker are served: readers wait, or their coordinator's record decides.
 
 use super::broker::{Broker, lock};
 use super::options::OpenTransactions;
@@ -10,17 +10,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-/// A transaction: topic, its id, partition, producer id and epoch, first offset. A topic that was made anew begins at the same offsets.
+/// A transaction: topic, its id, partition, producer id and epoch, first offset. A recreated topic begins at the same offsets.
 type Key = (String, Option<Uuid>, i32, (i64, i16), i64);
 
-/// How open transactions end. What was decided once stays: clients have read by it. What could not be decided is asked again after a while.
+/// How open transactions end. A decision stays: clients have read by it. Undecided transactions are looked up again after a while.
 pub(crate) type Decisions = HashMap<Key, Option<bool>>;
 
-/// Whoever asks for what could not be decided reads `__transaction_state`, so not more often than this.
+/// Looking up undecided transactions reads `__transaction_state`, so at most once in this time.
 const DOUBT_EVERY_MS: i64 = 60_000;
 
 impl Broker {
-    /// Runs `work` with what decides of open transactions; again if it met some that had not been decided.
+    /// Runs `work` with the decisions on open transactions; again if it found undecided ones.
     pub(super) fn with_outcome<T>(
         &self,
         partition: &Partition,
@@ -59,7 +59,7 @@ impl Broker {
         }
     }
 
-    /// Has asked again what could not be decided: what could not be read of `__transaction_state` may be readable by now.
+    /// Has undecided transactions looked up again: parts of `__transaction_state` that could not be read may be readable by now.
     pub(super) fn doubt_undecided(&self, now_ms: i64) {
         let due = self.next_doubt_ms.load(Ordering::Relaxed);
         // A clock that was set back must not stop it.
@@ -70,7 +70,7 @@ impl Broker {
         }
     }
 
-    /// The last stable offset that clients are told.
+    /// The last stable offset that clients see.
     pub(super) fn last_stable_offset(&self, partition: &Partition, bounds: &Bounds) -> Result<i64> {
         if self.options.open_transactions == OpenTransactions::Wait {
             match partition.log.last_stable_offset() {

@@ -1,4 +1,4 @@
-//! How a server serves, and what it tells its caller while it does.
+//! The options of a server, and the events that it reports while it serves.
 
 use offsetlog::{BrokerSettings, OpenOptions};
 use std::fmt;
@@ -21,19 +21,19 @@ pub enum OpenTransactions {
     /// As in Kafka: `read_committed` ends before the first one.
     #[default]
     Wait,
-    /// Their coordinator's record in `__transaction_state` decides, as in [`offsetlog_ops::end_transaction`]: what it commits is
-    /// delivered, what it aborts or has not decided is shown as aborted. What nobody can tell waits.
+    /// Their coordinator's record in `__transaction_state` decides, as in [`offsetlog_ops::end_transaction`]: what it commits is delivered,
+    /// what it aborts or has not decided is shown as aborted. If nothing decides, `read_committed` waits.
     Decide {
-        /// Shows as aborted what no coordinator's record tells of.
+        /// Shows transactions without a coordinator's record as aborted.
         without_state: bool,
     },
 }
 
-/// Something that a log should have.
+/// An event to be logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A fetch has found damage; told once for each place.
+    /// A fetch has found damage; reported once for each place.
     Damage {
         /// The topic.
         topic: String,
@@ -67,17 +67,17 @@ pub enum Event {
         /// What changed, one line each.
         lines: Vec<String>,
     },
-    /// The upkeep of the groups' commits failed; commits go on.
+    /// The upkeep of the groups' commits failed; commits continue.
     GroupsFailed {
         /// The error.
         reason: String,
     },
-    /// The cluster's metadata could not be read again; what was known of it is kept. Each reason is told once an hour at most.
+    /// The cluster's metadata could not be read again; its last known state is kept. Each reason is reported once an hour at most.
     MetadataNotRead {
         /// The error.
         reason: String,
     },
-    /// The log dirs could not be listed; what was known of them is served.
+    /// The log dirs could not be listed; the last known partitions are served.
     NotListed {
         /// The error.
         reason: String,
@@ -90,11 +90,11 @@ pub type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 /// Options of [`Broker::open`](super::Broker::open).
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// Host that clients are told to connect to.
+    /// The advertised host.
     pub host: String,
-    /// Port that clients are told to connect to.
+    /// The advertised port.
     pub port: u16,
-    /// The broker id that clients are told; that in `meta.properties` if `None`, 0 without one.
+    /// The broker id that clients see; that in `meta.properties` if `None`, 0 without one.
     pub node_id: Option<i32>,
     /// Only these topics; all if empty.
     pub topics: Vec<String>,
@@ -102,7 +102,7 @@ pub struct ServeOptions {
     pub until: Until,
     /// What becomes of open transactions.
     pub open_transactions: OpenTransactions,
-    /// The broker's `server.properties`, for the settings that clients are told.
+    /// The broker's `server.properties`, for the settings that clients see.
     pub broker_settings: Option<BrokerSettings>,
     /// Where the cluster's metadata is, if it is not in the log dirs.
     pub metadata: Option<PathBuf>,
@@ -112,7 +112,7 @@ pub struct ServeOptions {
     pub fetch_max_bytes: i32,
     /// Greatest number of fetch sessions: `max.incremental.fetch.session.cache.slots` of a broker.
     pub fetch_sessions_max: usize,
-    /// Takes what a log should have.
+    /// Takes the events to be logged.
     pub on_event: Option<OnEvent>,
 }
 

@@ -1,4 +1,4 @@
-//! One partition that is served: its log, its bounds and its leader epoch as clients are told them.
+//! One partition that is served: its log, and its bounds and leader epoch as clients see them.
 
 use crate::error_code::ErrorCode;
 use offsetlog::format::Uuid;
@@ -29,7 +29,7 @@ pub(crate) struct Partition {
     seen: Mutex<Seen>,
 }
 
-/// What clients were told.
+/// What clients have seen.
 #[derive(Debug, Default)]
 struct Seen {
     /// The greatest checkpointed high watermark.
@@ -52,15 +52,15 @@ struct Damage {
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) start: i64,
-    /// Exclusive: the high watermark that clients are told.
+    /// Exclusive: the high watermark that clients see.
     pub(crate) end: i64,
-    /// The log end offset, also where the log is not served up to it; the greatest number if damage hides it: nobody may conclude that
-    /// his records were truncated.
+    /// The log end offset, even if the log is not served up to it; the greatest number if damage hides it: no client may conclude that its
+    /// records were truncated.
     pub(crate) log_end: i64,
     /// What is at or after this offset is not served; `None` without such a bound.
     pub(crate) stop: Option<i64>,
     pub(crate) is_damaged: bool,
-    /// -1 for a log of which none is known.
+    /// -1 if the log has no known epoch.
     pub(crate) leader_epoch: i32,
     /// Those of the log.
     epochs: Arc<LeaderEpochs>,
@@ -71,7 +71,7 @@ impl Partition {
         Self {
             topic: log.topic().to_owned(),
             number: log.partition(),
-            // A file that cannot be read is none: clients then fetch by name.
+            // A file that cannot be read counts as no id: clients then fetch by name.
             topic_id: log.topic_id().ok().flatten(),
             log,
             until_high_watermark,
@@ -88,13 +88,13 @@ impl Partition {
         self.epoch_floor.fetch_max(floor, Ordering::Relaxed);
     }
 
-    /// The leader epoch that clients were told; -1 for none.
+    /// The leader epoch that clients have seen; -1 for none.
     pub(crate) fn told_epoch(&self) -> i32 {
         let floor = self.epoch_floor.load(Ordering::Relaxed);
         self.lock().leader_epoch.max(floor)
     }
 
-    /// Whether clients are told at least this leader epoch, if they ask now.
+    /// Whether clients see at least this leader epoch, if they ask now.
     pub(crate) fn tells(&self, epoch: i32) -> bool {
         epoch <= self.told_epoch()
             || self
@@ -104,11 +104,11 @@ impl Partition {
 
     pub(crate) fn bounds(&self) -> Result<Bounds> {
         let (extent, epochs) = self.log.extent_and_epochs()?;
-        // A broker makes them anew from the batches. Without them a leader epoch of -1 keeps clients from asking.
+        // A broker rebuilds them from the batches. Without them a leader epoch of -1 keeps clients from asking.
         let epochs = epochs.unwrap_or_default();
         let mut seen = self.lock();
-        // A checkpoint that goes back must not take away what clients have read; one that goes is no reason to show what is above it.
-        // Where the log was cut, what had been shown above is gone.
+        // A checkpoint that moves back must not hide what clients have read, and a deleted one must not expose what is above it. If the log
+        // was truncated, what was shown above its end is gone.
         let shown = seen
             .high_watermark
             .map(|shown| shown.min(extent.log_end_offset));
@@ -149,7 +149,7 @@ impl Partition {
 
     /// Remembers damage that a fetch has found. Returns whether it was not known.
     pub(crate) fn found_damage(&self, offset: i64, now_ms: i64) -> bool {
-        // What hides the end is one place, for whoever stands at or behind it.
+        // Damage that hides the end is one place, for every fetch at or behind it.
         let hidden_from = self.log.extent().ok().filter(|extent| extent.is_damaged);
         let hidden_from = hidden_from.map(|extent| extent.log_end_offset);
         let hides_the_end = hidden_from.is_some_and(|from| offset >= from);
@@ -190,7 +190,7 @@ impl Bounds {
         Cow::Owned(epochs)
     }
 
-    /// Where a leader epoch ends, by [`end_of_epoch`]. Of an epoch above all that are known damage may hide the records.
+    /// Where a leader epoch ends, by [`end_of_epoch`]. Damage may hide the records of an epoch above all known ones.
     pub(crate) fn end_of_epoch(&self, asked: i32) -> std::result::Result<(i32, i64), ErrorCode> {
         let found = end_of_epoch(&self.leader_epochs(), asked, self.log_end);
         if found.1 < 0 && asked >= 0 && self.is_damaged {
@@ -231,12 +231,12 @@ fn end_of_epoch(epochs: &LeaderEpochs, asked: i32, end: i64) -> (i32, i64) {
     (floor.map_or(asked, |floor| floor.epoch), next.start_offset)
 }
 
-/// The code that tells a client of an error.
+/// The error code that reports an error to a client.
 pub(crate) fn code_of(error: &Error) -> ErrorCode {
     match error.kind() {
         ErrorKind::OffsetOutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         _ if error.is_corruption() => ErrorCode::CorruptMessage,
-        // Its directory was removed; the next look at the log dir takes the partition away.
+        // Its directory was removed; the next listing of the log dir removes the partition.
         ErrorKind::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             ErrorCode::UnknownTopicOrPartition
         }

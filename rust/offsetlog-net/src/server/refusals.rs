@@ -1,4 +1,4 @@
-//! What writes is refused, in the ways that clients understand at once.
+//! Refuses requests that write, in ways that clients understand at once.
 
 use super::broker::{Asked, Broker};
 use super::reply::{closed, reply};
@@ -8,7 +8,7 @@ use crate::step::Step;
 use offsetlog::format::message::{Struct, Value};
 use std::sync::atomic::Ordering;
 
-/// What a producer is told.
+/// The error message for producers.
 const WHY: &str = "this server serves a directory to read: nothing can be produced to it";
 
 impl Broker {

@@ -1,4 +1,4 @@
-//! Makes replies: the bytes of a response, with ranges of files where its records belong.
+//! Builds replies: the bytes of a response, with ranges of files where its records belong.
 
 use super::broker::Asked;
 use crate::step::{Piece, Reply, Step};
@@ -6,7 +6,7 @@ use offsetlog::FileRange;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, ResponseHeader};
 
-/// The end of a connection, as Kafka ends it for what it cannot answer.
+/// Ends a connection, as Kafka does for a request that it cannot answer.
 pub(super) fn closed(reason: String) -> Step {
     Step::Close {
         reply: None,
@@ -37,7 +37,7 @@ pub(super) fn reply_in(
     ResponseHeader { correlation_id }.write(api, version, &mut bytes);
     let holes = match api.response.write(version, answer, &mut bytes) {
         Ok(holes) => holes,
-        // A mistake of ours: the connection ends instead of saying something else.
+        // A bug of ours: the connection ends instead of sending something else.
         Err(error) => {
             return closed(format!(
                 "the response {} of version {version} cannot be written: {error}",

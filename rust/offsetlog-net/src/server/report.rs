@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// What a server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeReport {
-    /// The cluster id that clients are told.
+    /// The cluster id that clients see.
     pub cluster_id: String,
-    /// The broker id that clients are told.
+    /// The broker id that clients see.
     pub node_id: i32,
     /// Topics by name.
     pub topics: Vec<TopicReport>,
@@ -46,7 +46,7 @@ pub struct PartitionReport {
     pub log_end_offset: Option<i64>,
     /// End of what `read_committed` can read, exclusive; `None` if damage hides it.
     pub last_stable_offset: Option<i64>,
-    /// Leader epoch that clients are told; -1 for none.
+    /// Leader epoch that clients see; -1 for none.
     pub leader_epoch: i32,
     /// The other replicas, and why they are not served.
     pub others: Vec<ReplicaReport>,
@@ -61,7 +61,7 @@ pub struct PartitionReport {
 pub struct ReplicaReport {
     /// Its directory.
     pub path: PathBuf,
-    /// What it has less.
+    /// What it lacks.
     pub reason: String,
 }
 

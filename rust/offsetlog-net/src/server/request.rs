@@ -1,4 +1,4 @@
-//! Reads values out of requests: what a version does not have is what Kafka's schema says.
+//! Reads values out of requests. A field that the version lacks has the default of Kafka's schema.
 
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};

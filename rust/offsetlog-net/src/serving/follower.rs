@@ -36,7 +36,7 @@ impl Follower {
         })
     }
 
-    /// Lets the thread end what it reads, and no more.
+    /// Lets the thread finish the read under way, and no more.
     pub(super) fn end(&self) {
         self.ends
             .lock()

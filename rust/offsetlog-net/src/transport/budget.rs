@@ -31,7 +31,7 @@ impl Budget {
     }
 }
 
-/// What one request holds. Dropping gives it back.
+/// The memory of one request. Dropping it returns the memory.
 #[derive(Debug)]
 pub(crate) struct Part<'a> {
     budget: &'a Budget,
@@ -39,7 +39,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Takes what is missing to `bytes`, waiting for others to give back. Returns whether it got it before the deadline.
+    /// Grows to `bytes`, waiting for others to release memory. Returns whether it succeeded before the deadline.
     pub(crate) fn grow(&mut self, bytes: u64, deadline: Instant) -> bool {
         let wanted = bytes.saturating_sub(self.bytes);
         let mut free = self.budget.lock();

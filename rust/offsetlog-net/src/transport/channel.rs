@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How long the last words may take to be taken.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How much of what a client still sends is read after the last words: bytes that nobody read make the system throw the words away.
+/// How much of a client's remaining input is read after the last words: if bytes stay unread, the system discards the words.
 const DRAINED_BYTES_MAX: u64 = 1 << 20;
 
 /// Both directions of a connection.
@@ -15,7 +15,7 @@ pub(crate) trait Channel: Read + Write {
     /// Says until when reads and writes may take from now on.
     fn set_deadline(&mut self, deadline: Instant);
 
-    /// The socket, if bytes go to it as they are: a file can then be sent without a copy.
+    /// The socket, if it carries the bytes unchanged: a file can then be sent without a copy.
     fn plain(&self) -> Option<&Socket>;
 
     /// Whether the client has gone.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much of a request has room before any of it has come; then as much again as there is.
+/// Buffer for a request before any of it has arrived; it then doubles.
 const FIRST_STEP: usize = 4 << 10;
 /// How much room a connection keeps between its requests.
 const KEPT_BYTES: usize = 8 << 10;
@@ -30,7 +30,7 @@ const UNKNOWN_BYTES_MAX: u32 = 64 << 10;
 /// How often a request that waits looks whether its client is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long a client that is not who it says waits for the answer.
+/// How long a client that failed to authenticate waits for the answer.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
 /// What all connections of a server share.
@@ -260,7 +260,7 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
                 }
                 Step::Wait { until_ms } => until_ms,
             };
-            // What waits has been read: others may have its memory.
+            // The waiting request has been read: others may have its memory.
             if part.take().is_some() {
                 self.forget();
             }
@@ -270,8 +270,8 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
         }
     }
 
-    /// Waits until something changed or the time has come. Ends the connection of a client that hung up meanwhile: it does not wait any
-    /// more, and whoever connects next may need its place.
+    /// Waits until something changed or the time has come. Ends the connection of a client that hung up meanwhile: it no longer waits, and
+    /// a new client may need its place.
     fn wait(&mut self, seen: u64, until_ms: i64) -> Result<(), Ended> {
         let _counted = Counted::new(&self.common.metrics);
         loop {

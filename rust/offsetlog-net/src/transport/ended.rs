@@ -81,7 +81,7 @@ impl Ended {
         }
     }
 
-    /// Whether the client did nothing wrong and neither did we: no line in the log.
+    /// Whether neither the client nor the server did anything wrong: nothing is logged.
     pub(crate) fn is_ordinary(&self) -> bool {
         matches!(
             self,
@@ -89,7 +89,7 @@ impl Ended {
         )
     }
 
-    /// Whether it is ours.
+    /// Whether it is the server's fault.
     pub(crate) fn is_error(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What a server tells its operator.
+//! The events that a server reports to its operator.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

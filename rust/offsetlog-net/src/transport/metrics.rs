@@ -1,4 +1,4 @@
-//! What is counted, as Prometheus's text.
+//! The server's counters, as Prometheus's text.
 
 use super::ended::{Ended, KINDS};
 use offsetlog::format::protocol::api;

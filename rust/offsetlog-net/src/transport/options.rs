@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What clients may cost. Kafka's name of the same is given where it has one.
+/// Limits on what clients may cost, with Kafka's name where it has the same.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Connections at once (`max.connections`). More wait in the system's queue until one ends.
@@ -23,7 +23,7 @@ pub struct ServerLimits {
     pub idle_timeout: Duration,
     /// How long a request may take to come whole, once its first byte is there.
     pub request_timeout: Duration,
-    /// How long a response may take to be taken, and a second more for each [`response_bytes_per_second`](Self::response_bytes_per_second).
+    /// How long sending a response may take, and a second more for each [`response_bytes_per_second`](Self::response_bytes_per_second).
     pub response_timeout: Duration,
     /// The slowest client that is served.
     pub response_bytes_per_second: u32,
@@ -55,7 +55,7 @@ pub struct ServerOptions {
     /// Encrypts each connection.
     #[cfg(feature = "tls")]
     pub tls: Option<crate::tls::TlsServer>,
-    /// Who may ask anything; anybody if nobody is named.
+    /// The users that may ask anything; anybody may if `None`.
     pub users: Option<Arc<Users>>,
     /// Allows an address that others can reach without TLS and users.
     pub insecure: bool,
@@ -65,7 +65,7 @@ pub struct ServerOptions {
     pub more_metrics: Option<MoreMetrics>,
     /// What clients may cost.
     pub limits: ServerLimits,
-    /// Who hears what happens.
+    /// Receives the server's events.
     pub log: Option<EventLog>,
 }
 
@@ -92,7 +92,7 @@ impl ServerOptions {
         }
     }
 
-    /// Refuses to be reached by others without encryption and without asking who they are. Nothing has been bound before this.
+    /// Refuses an address that others can reach without both TLS and users. Nothing is bound before this.
     ///
     /// # Errors
     /// `Exposed`.
@@ -139,7 +139,7 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Others could reach the address without encryption or without saying who they are.
+    /// Others could reach the address without encryption or authentication.
     Exposed {
         /// The address.
         address: SocketAddr,
@@ -159,7 +159,7 @@ pub enum ServerError {
         /// The system's error.
         source: io::Error,
     },
-    /// The system gives no thread.
+    /// The system starts no thread.
     Thread(io::Error),
 }
 

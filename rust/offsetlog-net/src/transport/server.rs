@@ -126,7 +126,7 @@ impl Server {
         }
         shared.closed.notify_all();
         (shared.wake_waiting)();
-        // Reading ends at once, so that an idle connection wakes; what is being written goes on.
+        // Reading ends at once, so that an idle connection wakes; writing continues.
         shared.shut(Shutdown::Read);
         let is_clean = shared.wait_until_closed(deadline);
         if !is_clean {
@@ -252,7 +252,7 @@ impl Server {
                     }
                 }
             }
-            // In a forked child's copy of it, too: nobody would answer what that takes.
+            // Also shuts down a forked child's copy: nobody would answer the connections that it accepts.
             let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
         })
     }

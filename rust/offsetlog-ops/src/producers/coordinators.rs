@@ -48,7 +48,7 @@ impl<'l> Coordinators<'l> {
         self.log_dir.topics().contains_key(TOPIC)
     }
 
-    /// A partition of `__transaction_state` that cannot be read, and why, if one was met.
+    /// A partition of `__transaction_state` that cannot be read, and why, if any was found.
     pub(crate) fn unread(&self) -> Option<&str> {
         self.known.as_ref()?.unread.as_deref()
     }

@@ -36,7 +36,7 @@ pub(crate) struct Bootstrap {
     bytes: Vec<u8>,
     /// Where the footer's batch begins.
     footer: usize,
-    /// The footer's offset: so many records there are before it.
+    /// The footer's offset: the number of records before it.
     end_offset: i64,
     pub(crate) metadata_version: i32,
     /// Topics in it, with their ids.
@@ -183,8 +183,8 @@ impl Bootstrap {
     }
 }
 
-/// The controllers that a node was formatted with (`--standalone`, `--initial-controllers`), which stand in the snapshot that its metadata
-/// log begins with; none where there is no such snapshot.
+/// The controllers that a node was formatted with (`--standalone`, `--initial-controllers`), as stored in the snapshot that its metadata
+/// log begins with; none if there is no such snapshot.
 ///
 /// # Errors
 /// `Io`; corruption with the position.

@@ -1,4 +1,4 @@
-//! Which replica of a partition is restored: the best one, and in its place the next best where that fails while it is read.
+//! Chooses the replica of a partition to restore: the best one, or the next best if that fails while it is read.
 
 use super::RestoreOptions;
 use crate::places::is_there;
@@ -70,7 +70,7 @@ pub(crate) struct FailedReplica {
 }
 
 impl FailedReplica {
-    /// What is said of it beside the replica that is taken.
+    /// What is reported of it beside the replica that is taken.
     fn told(&self) -> String {
         format!("failed while it was read: {}", self.reason)
     }

@@ -1,4 +1,4 @@
-//! What stands in the place of a partition that is to be restored: nothing, an empty partition, or what a restore has left there.
+//! What is in the place of a partition that is to be restored: nothing, an empty partition, or what a restore has left there.
 
 use super::choice::SourcePartition;
 use crate::salvage::compare_log;
@@ -6,7 +6,7 @@ use offsetlog::format::Uuid;
 use offsetlog::{Error, Log, LogConfig, OpenOptions, Result};
 use std::path::Path;
 
-/// Whether the partition's directory may be made, replaced, or is perhaps what is to be restored.
+/// Whether the partition's directory may be created or replaced, or may be what is to be restored.
 ///
 /// # Errors
 /// In words: why not.
@@ -23,7 +23,7 @@ pub(super) fn may_be_replaced(
         log.log_start_offset().map_err(said)?,
         log.log_end_offset().map_err(said)?,
     );
-    // What was cut off the log, or what damage hides, may come back behind its end: then a comparison decides.
+    // Records that were cut off the log, or that damage hides, may come back behind its end: then a comparison decides.
     let may_go_on = !source.is_cut && (found.1 > source.stop || source.stop == i64::MAX);
     if found.0 == source.log_start_offset && (found.1 == source.stop || may_go_on) {
         return Ok(());

@@ -306,7 +306,7 @@ fn a_best_replica_that_fails_while_the_plan_is_made_is_left_out() {
     }
 }
 
-/// Nobody knows what it has: the exit status says so too, and the second call.
+/// What it has is unknown: the exit status shows that too, and so does a second call.
 #[test]
 fn a_replica_that_cannot_be_opened_may_have_more() {
     let place = that_differ();

@@ -71,7 +71,7 @@ fn a_segment_that_nobody_has_is_a_loss() {
     assert!(report.has_losses());
 }
 
-/// Without the log dir nobody knows whether the cleaner removed it: nothing is taken, and both are told.
+/// Without the log dir it is unknown whether the cleaner removed the records: nothing is taken, and both are reported.
 #[test]
 fn where_nothing_tells_whether_a_topic_is_compacted_it_is_told() {
     let place = Place::new();

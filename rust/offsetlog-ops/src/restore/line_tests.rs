@@ -1,4 +1,4 @@
-//! The lines that a log dir's checkpoints get of what is restored: never more than is there, whenever a restore is killed.
+//! Tests the checkpoint lines of restored partitions: they never promise more than is there, whenever a restore is killed.
 
 use super::proof::failing;
 use super::*;
@@ -58,7 +58,7 @@ impl Place {
         text.lines().skip(2).map(line).collect()
     }
 
-    /// No line promises more than is there; one of the log start offset is there before the log is.
+    /// No line promises more than is there; the line of the log start offset is there before the log is.
     fn check_lines(&self, when: u64) {
         for partition in ["0", "1"] {
             if !self.in_new(&format!("orders-{partition}")).exists() {

@@ -48,7 +48,7 @@ pub(super) struct Retention {
     keeps: bool,
     /// The topics' own settings in the target's cluster.
     in_cluster: BTreeMap<String, BTreeMap<String, String>>,
-    /// What holds where a topic has nothing of its own.
+    /// What holds for a topic without settings of its own.
     defaults: LogConfig,
     /// Whether that is of the brokers' own settings, and not only Kafka's defaults.
     is_known: bool,
@@ -114,7 +114,7 @@ impl Retention {
         }
     }
 
-    /// What was copied away is not restored, and the topic cannot go on copying.
+    /// Records in remote storage are not restored, and the topic cannot continue to copy there.
     fn untier(&mut self, name: &str, configs: &mut BTreeMap<String, String>) {
         if configs.get("remote.storage.enable").map(String::as_str) != Some("true") {
             return;
@@ -150,7 +150,7 @@ impl Retention {
         let limit_ms = number(RETENTION_MS).unwrap_or(self.defaults.retention_ms());
         let limit_bytes = number(RETENTION_BYTES).unwrap_or(self.defaults.retention_bytes());
         let all = || topic.partitions.values().filter(|each| each.bytes > 0);
-        // What the brokers do with a topic that has nothing of its own nobody knows then.
+        // Then nobody knows what the brokers do with a topic that has no setting of its own.
         let is_unknown =
             |name: &str| !self.is_known && !configs.contains_key(name) && all().next().is_some();
         let is_old = all().any(|each| {
@@ -219,7 +219,7 @@ impl Retention {
         self.note(topic, reason, command);
     }
 
-    /// Topics of which the same is to be said are told together.
+    /// Topics with the same note are reported together.
     fn note(&mut self, topic: &str, reason: String, command: String) {
         if let Some(known) = self
             .remaining

@@ -293,7 +293,7 @@ fn without_a_history_the_batches_say_which_replica_is_of_the_newest_leader() {
     }
 }
 
-/// Batches of so many records each, at these offsets.
+/// Batches of this many records each, at these offsets.
 fn batches(of: &[(i64, usize)]) -> Vec<Vec<u8>> {
     let batch = |&(base, records): &(i64, usize)| {
         let rows = vec![(Some(b"key".to_vec()), Some(b"value".to_vec())); records];

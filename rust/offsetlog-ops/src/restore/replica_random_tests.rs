@@ -1,5 +1,5 @@
 //! Random replicas of one history, with damage, old checkpoints and ends of deposed leaders: what is restored was in the best one before
-//! the damage, and what is not there is told.
+//! the damage, and what is missing is reported.
 
 use super::*;
 use fastrand::Rng;
@@ -122,7 +122,7 @@ fn nothing_is_invented_and_nothing_is_lost_unsaid() {
         let number = names.iter().position(|name| *name == best).unwrap();
         let wanted = &replicas[number].rows;
         let found: BTreeMap<i64, String> = place.rows("new").into_iter().collect();
-        // What lies behind bytes at the end that are no batch is another replica's to know.
+        // Only another replica knows what was behind a torn tail.
         let is_torn = report.torn_tail.is_some();
         for (offset, value) in &found {
             assert_eq!(wanted.get(offset), Some(value), "{seed}: {report:?}");

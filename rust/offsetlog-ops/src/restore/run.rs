@@ -293,7 +293,7 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
     if choice::has_failed(log, &error) {
         return Ok(error);
     }
-    // What is there may be what another replica gave when this one failed, and the comparison has not come to where it fails.
+    // The existing log may come from another replica because this one failed, and the comparison has not reached the place where it fails.
     if matches!(error.kind(), ErrorKind::LogDir { .. }) && !each.other_logs.is_empty() {
         match choice::read_whole(log, each.stop) {
             Err(found) if choice::has_failed(log, &found) => return Ok(found),
@@ -304,7 +304,7 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
     Err(error)
 }
 
-/// The settings by which segments are made; those that offsetlog does not know decide nothing here.
+/// The settings that segments are built with; those that offsetlog does not know have no effect here.
 fn of_topic(configs: &BTreeMap<String, String>) -> LogConfig {
     let known: BTreeSet<&str> = settings().iter().map(|setting| setting.name).collect();
     let pairs = configs

@@ -290,7 +290,7 @@ fn live_ones(places: &[&PartitionPlace]) -> Vec<PathBuf> {
 #[must_use]
 pub fn name_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    // Where the last `*` stands, and what of the name it has taken so far.
+    // The position of the last `*`, and how much of the name it has taken so far.
     let mut star: Option<(usize, usize)> = None;
     let (mut at, mut taken) = (0, 0);
     while taken < name.len() {

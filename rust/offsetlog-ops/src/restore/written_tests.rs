@@ -1,4 +1,4 @@
-//! What a disk wrote wrong without an error: a restore reads back every byte before the partition has its name.
+//! Tests silent write errors of a disk: a restore reads back every byte before the partition gets its name.
 
 use super::proof::failing;
 use super::*;

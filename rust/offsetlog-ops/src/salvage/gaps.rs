@@ -10,7 +10,7 @@ use offsetlog::{Hole, Log, Result};
 /// The kind of such holes.
 pub(super) const GAP: &str = "Gap";
 
-/// What offsets that no batch has mean in a log.
+/// What it means in a log that offsets have no batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gaps {
     /// The log is compacted, or shows that it was.

@@ -24,10 +24,10 @@ pub(super) struct Holes {
 }
 
 impl Holes {
-    /// Notes what the scan met since the last look, and the time of the batch behind it.
+    /// Records the holes that the scan has found since the last look, and the time of the batch behind it.
     pub(super) fn look(&mut self, time_after: Option<i64>) {
         let count = self.report.hole_count();
-        // The report keeps no more than so many.
+        // The report keeps only this many.
         if count == self.seen || self.losses.len() >= HOLES_MAX {
             return;
         }
@@ -95,7 +95,7 @@ impl Holes {
 }
 
 impl Salvage<'_> {
-    /// Takes back what lies in the holes found so far, below `end`, where the batch `after` stands.
+    /// Takes back batches for the holes found so far, below `end`, where the batch `after` begins.
     pub(super) fn fill_holes(&mut self, end: i64, after: Option<BatchHeader>) -> Result<()> {
         let epoch = after.map_or(i32::MAX, |after| after.leader_epoch);
         let stop_of = |hole: &Hole| hole.stop.unwrap_or(end).min(end);

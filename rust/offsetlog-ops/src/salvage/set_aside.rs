@@ -167,7 +167,7 @@ const OLDER: &str =
     "they are of a leader epoch that does not fit between those of the log around them";
 
 impl SetAsideBatches {
-    /// Reads what stands beside the log.
+    /// Reads what is stored beside the log.
     pub(super) fn list(log: &Log, options: &OpenOptions, include_truncated: bool) -> Result<Self> {
         let mut all = Self {
             files: Vec::new(),

@@ -1,4 +1,4 @@
-//! Where the batches go that are taken: into a new log, or beside one that may be just that.
+//! The target of the batches that are taken: a new log, or a comparison with a log that may already be equal.
 
 use offsetlog::{
     Batch, Error, Log, OnCorrupt, PartitionBuilder, Record, Result, Scan, ScanOptions,
@@ -8,7 +8,7 @@ use offsetlog::{
 pub(super) enum Sink {
     /// They are written.
     Build(Box<PartitionBuilder>),
-    /// They are compared with those that are there.
+    /// They are compared with those of an existing log.
     Compare(Box<Comparison>),
 }
 
@@ -26,7 +26,7 @@ impl Sink {
     }
 }
 
-/// A log that may be what is to be made already.
+/// An existing log that may already be what is to be built.
 pub(super) struct Comparison {
     log: Log,
     scan: Scan,

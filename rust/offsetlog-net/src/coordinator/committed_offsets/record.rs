@@ -115,7 +115,7 @@ fn too_long(name: &'static str, found: usize) -> Error {
     Error::argument(name, reason)
 }
 
-/// The id in a commit's value, zero where there is none.
+/// The topic id in a commit's value, zero if there is none.
 pub(super) fn topic_id(value: &Struct<'_>) -> Uuid {
     let id = value.get("topicId").and_then(Value::as_uuid);
     id.unwrap_or(Uuid::ZERO)

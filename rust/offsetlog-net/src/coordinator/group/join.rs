@@ -6,12 +6,12 @@ use super::super::shared::Shared;
 use super::super::ticket::Joined;
 use super::{Group, GroupState, Protocol, after};
 
-/// How long a new member's first join may take: its client may be gone without anybody seeing it.
+/// How long a new member's first join may take: its client may have gone unnoticed.
 const NEW_MEMBER_MS: i64 = 300_000;
 
-/// The first version that makes a member ask again with the id that it is given.
+/// The first version in which a new member must join again with the id that it gets.
 const KNOWN_MEMBER: i16 = 4;
-/// The first version in which a leader is told that the assignment stays.
+/// The first version that lets a leader keep the assignment (`skipAssignment`).
 const SKIPS_ASSIGNMENT: i16 = 9;
 
 /// A `JoinGroup`.
@@ -141,7 +141,7 @@ impl Group {
                 let answer = Joined::failed(Code::UnknownMemberId, id);
                 shared.tickets.joined(Some(ticket), answer);
             }
-            // It has not received the answer to its join; that of a stable group can only be a follower's.
+            // The member has not received the answer to its join. In a stable group it can only be a follower.
             GroupState::CompletingRebalance if is_same => {
                 shared.tickets.joined(Some(ticket), self.joined(id));
             }
@@ -177,7 +177,7 @@ impl Group {
                         skip_assignment: self.is_leader(new),
                         ..self.joined(new)
                     },
-                    // An older client that hears of the old leader asks for the assignment as a follower does.
+                    // An older client that gets the old leader's id asks for the assignment as a follower does.
                     Ok(()) => Joined {
                         leader: leader.unwrap_or_default(),
                         members: Vec::new(),
@@ -198,7 +198,7 @@ impl Group {
                 }
                 shared.tickets.joined(Some(ticket), answer);
             }
-            // The leader may have been told the old id, so what it assigns would not reach the new one.
+            // The leader may have the old id, so its assignment would not reach the new one.
             GroupState::Stable | GroupState::CompletingRebalance => {
                 self.prepare_rebalance(now, shared);
             }
@@ -208,7 +208,7 @@ impl Group {
         }
     }
 
-    /// Makes a static member again what it was, because its new id could not be stored.
+    /// Restores a static member whose new id could not be stored.
     fn take_back(&mut self, instance: &str, new: &str, before: Option<super::Member>, now: i64) {
         let Some(mut member) = before else { return };
         self.members.remove(new);

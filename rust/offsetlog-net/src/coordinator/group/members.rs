@@ -65,7 +65,7 @@ impl Group {
         self.pending.remove(id);
     }
 
-    /// Takes what a member says in a new join. An earlier one of it that still waits is answered: its client has given it up.
+    /// Updates a member from a new join. Answers an earlier join that still waits: the client has given it up.
     pub(super) fn update(
         &mut self,
         id: &str,
@@ -84,7 +84,7 @@ impl Group {
         shared.tickets.joined(earlier, answer);
     }
 
-    /// Gives a static member a new id; whoever has the old one is fenced.
+    /// Gives a static member a new id; a client with the old one is fenced.
     pub(super) fn replace_static(
         &mut self,
         instance: &str,
@@ -112,7 +112,7 @@ impl Group {
             .insert(instance.to_owned(), new.to_owned());
     }
 
-    /// Removes a member. What it waits for is answered: if it is still there, it joins again.
+    /// Removes a member. Answers its waiting request: if the client is still there, it joins again.
     pub(super) fn remove(&mut self, id: &str, shared: &mut Shared) {
         if let Some(mut member) = self.members.remove(id) {
             let answer = Joined::failed(Code::UnknownMemberId, "");
@@ -141,7 +141,7 @@ impl Group {
             .count()
     }
 
-    /// The longest of its members.
+    /// The longest rebalance timeout of its members.
     pub(super) fn rebalance_timeout_ms(&self) -> i64 {
         let timeouts = self
             .members
@@ -150,7 +150,7 @@ impl Group {
         timeouts.max().unwrap_or(0).max(0).into()
     }
 
-    /// Answers a member's join with this generation; the leader hears of all members.
+    /// The answer to a member's join in this generation; the leader's lists all members.
     pub(super) fn joined(&self, id: &str) -> Joined {
         let protocol = self.protocol.as_deref().unwrap_or_default();
         let members = self.members.values().filter(|_| self.is_leader(id));
@@ -197,7 +197,7 @@ impl Group {
         }
     }
 
-    /// All topics that the members subscribe to, if each says so in a way that is known.
+    /// All topics that the members subscribe to, if every subscription can be parsed.
     pub(super) fn subscriptions(&self) -> Option<BTreeSet<String>> {
         if !self.is_consumers() {
             return None;

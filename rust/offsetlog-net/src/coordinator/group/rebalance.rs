@@ -1,4 +1,4 @@
-//! From one generation to the next.
+//! Rebalances: from one generation to the next.
 
 use super::super::error::Code;
 use super::super::shared::Shared;
@@ -37,7 +37,7 @@ impl Group {
         }
     }
 
-    /// Completes a rebalance for which all have joined. The first one of a group takes its time.
+    /// Completes a rebalance that all members have joined, except the first one of a group, which waits for its delay.
     pub(super) fn maybe_complete_join(&mut self, now: i64, shared: &mut Shared) {
         let is_first = self.previous == Some(GroupState::Empty);
         if self.state == GroupState::PreparingRebalance && !is_first && self.have_all_joined() {
@@ -74,7 +74,7 @@ impl Group {
         }
     }
 
-    /// The next generation: those who have joined, and static members, whose session decides.
+    /// Begins the next generation: members that have joined, and static members, whose session decides.
     pub(super) fn complete_join(&mut self, now: i64, shared: &mut Shared) {
         self.join_timer = None;
         let absent = self.members.values();
@@ -84,12 +84,12 @@ impl Group {
             self.remove(&id, shared);
         }
         if !self.elect() && !self.members.is_empty() {
-            // At least a millisecond later, so that time goes on.
+            // At least a millisecond later, so that `tick` ends.
             let due = after(now, self.rebalance_timeout_ms().max(1));
             self.join_timer = Some((due, JoinTimer::Complete));
             return;
         }
-        // Whoever has a generation knows a smaller one than those that come.
+        // Generations only grow: a client's is below all later ones.
         self.generation = self.generation.checked_add(1).unwrap_or(1);
         self.pending_sync.clear();
         self.has_new_member = false;
@@ -97,7 +97,7 @@ impl Group {
             self.protocol = None;
             self.topics = self.subscriptions_of_none();
             self.transition(GroupState::Empty, now);
-            // Without it the generation before comes back after a restart, and nobody of it is there.
+            // Otherwise a restart brings back the previous generation, whose members are gone.
             let _ = shared.store_group(&self.id, self.metadata(None));
             return;
         }

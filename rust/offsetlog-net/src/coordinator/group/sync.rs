@@ -1,4 +1,4 @@
-//! The leader gives assignments, and members get them (Kafka's `classicGroupSyncToClassicGroup`); members leave.
+//! Members get the leader's assignments (Kafka's `classicGroupSyncToClassicGroup`), and leave.
 
 use super::super::error::Code;
 use super::super::shared::Shared;
@@ -117,7 +117,7 @@ impl Group {
         }
     }
 
-    /// Members have not asked for their assignment in time: they are gone.
+    /// Removes members that have not asked for their assignment in time.
     pub(super) fn sync_timed_out(&mut self, now: i64, shared: &mut Shared) {
         self.sync_due = None;
         let is_waiting = matches!(
@@ -133,7 +133,7 @@ impl Group {
         self.prepare_rebalance(now, shared);
     }
 
-    /// A member leaves, or is removed by its `group.instance.id`. The rebalance comes with [`left`](Self::left).
+    /// A member leaves, or is removed by its `group.instance.id`. [`left`](Self::left) rebalances afterwards.
     pub(in super::super) fn leave(
         &mut self,
         member: &str,
@@ -156,7 +156,7 @@ impl Group {
         Code::None
     }
 
-    /// Members have left.
+    /// Rebalances after members have left.
     pub(in super::super) fn left(&mut self, now: i64, shared: &mut Shared) {
         match self.state {
             GroupState::Stable | GroupState::CompletingRebalance => {

@@ -17,7 +17,7 @@ enum Waiting {
     Sync,
 }
 
-/// A client as those of consumers are, but for its accidents.
+/// A client like a consumer's, except for its accidents.
 #[derive(Debug, Default)]
 struct Client {
     member: String,
@@ -38,7 +38,7 @@ struct Client {
 struct Generation {
     leader: Option<String>,
     protocol: Option<String>,
-    /// What the leader gave.
+    /// What the leader assigned.
     given: Option<BTreeMap<String, Vec<u8>>>,
 }
 
@@ -483,7 +483,7 @@ impl History {
         it.is_joined = false;
     }
 
-    /// Everybody is gone: all that waits is answered, and the group is empty.
+    /// All clients have gone: every waiting request is answered, and the group is empty.
     fn end(&mut self) {
         for client in 0..self.clients.len() {
             let waiting = self.clients[client].waiting.take();

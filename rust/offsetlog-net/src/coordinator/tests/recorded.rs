@@ -1,4 +1,4 @@
-//! What a real 4.3.0 broker answered to a script of requests (`tests/net/group_script.py`), asked of the coordinator again.
+//! Replays a script of requests (`tests/net/group_script.py`) and compares the answers with those of a real 4.3.0 broker.
 
 use super::*;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ const RECORDED: &str = include_str!("../../../../../tests/data/groups/kafka-4.3.
 /// How much later than a broker the coordinator may do what is due by time.
 const LATE_MS: i64 = 250;
 
-/// The order of members, groups and partitions says nothing.
+/// The order of members, groups and partitions does not matter.
 fn sorted(value: Value<'static>) -> Value<'static> {
     match value {
         Value::Array(elements) => {

@@ -1,4 +1,4 @@
-//! Rules of time, of limits, and of what is there in the beginning and after a restart.
+//! Tests timing, limits, and the state at the start and after a restart.
 
 use super::super::committed_offsets::{Commit, CommittedOffsets};
 use super::*;
@@ -67,7 +67,7 @@ fn ready(coordinator: &Coordinator, ticket: u64, now: i64) -> Option<Struct<'sta
     }
 }
 
-/// Kafka's `InitialDelayedJoin`: each new member begins the delay anew, up to the rebalance timeout.
+/// Kafka's `InitialDelayedJoin`: each new member restarts the delay, up to the rebalance timeout.
 #[test]
 fn a_new_group_waits_for_more_members() {
     let coordinator = coordinator(CoordinatorOptions::default(), &[]);
@@ -139,7 +139,7 @@ fn groups_and_members_have_limits() {
     assert_eq!(codes, [79, 79, 79, 81, 81]);
 }
 
-/// What a dead cluster has committed is what clients are told.
+/// Clients get the offsets that a dead cluster has committed.
 #[test]
 fn a_dead_clusters_groups_go_on() {
     let paths = [format!("{GOLDEN}/log-dir-1"), format!("{GOLDEN}/log-dir-2")];
@@ -209,7 +209,7 @@ fn a_dead_clusters_groups_go_on() {
     assert_eq!(epochs.values().max().copied(), largest);
 }
 
-/// With a log a group's generation goes on, and `offsetlog groups` and a broker see its members.
+/// With a log a group's generation continues, and `offsetlog groups` and a broker see its members.
 #[test]
 fn a_restart_keeps_generations_and_commits() {
     let folder = tempfile::tempdir().unwrap();
@@ -318,7 +318,7 @@ fn an_offset_of_an_earlier_topic_of_the_name_is_none() {
         .map(|it| int(it, "committedOffset").unwrap())
         .collect();
     assert_eq!(found, [-1, 5, 5]);
-    // Whoever asks for all, as a mirror does, is not told of it either.
+    // A request for all offsets, as a mirror sends it, does not return it either.
     let groups = vec![
         Struct::new()
             .with("groupId", "group")
@@ -390,7 +390,7 @@ fn a_group_that_only_a_refused_join_has_made_gives_way() {
         code(&reply(&coordinator, 11, 3, &request))
     };
     assert_eq!(["a", "b", "c"].map(refused), [23; 3]);
-    // Its client has understood, and comes again.
+    // The client has corrected its request, and joins again.
     ticket(ask(&coordinator, 11, 3, &join("a", 10), 1));
     assert_eq!(refused("d"), 23);
     for group in ["e", "f"] {
@@ -435,7 +435,7 @@ fn groups_without_members_are_within_the_limit_of_memory() {
     assert_eq!((state.groups.len(), state.shared.member_bytes), (0, 0));
 }
 
-/// A server looks for what is due fifty times a second: what has nothing to do by time must cost nothing.
+/// A server looks for due groups fifty times a second: a group with nothing due must cost nothing.
 #[test]
 fn groups_that_only_have_offsets_cost_a_tick_nothing() {
     let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());

@@ -9,11 +9,11 @@ use offsetlog::format::protocol::Api;
 use offsetlog::format::{FormatError, Uuid};
 
 impl Core {
-    /// Takes the answer to a request of this node: the body in `bytes` from `at` on. Returns what is to be done on the disk; the ranges of
-    /// records in it are places in `bytes`.
+    /// Takes the response to a request of this node: the body in `bytes` from `at` on. Returns the work for the disk, whose ranges of
+    /// records are positions in `bytes`.
     ///
     /// # Errors
-    /// Bytes that are no such answer. The connection is of no more use; call [`failed`](Self::failed).
+    /// The bytes are not such a response. The connection is then unusable; call [`failed`](Self::failed).
     pub(crate) fn answered(
         &mut self,
         node: Node,
@@ -100,7 +100,7 @@ pub(super) fn uuid(of: &Struct<'_>, name: &str) -> Uuid {
     of.get(name).and_then(Value::as_uuid).unwrap_or(none)
 }
 
-/// An epoch of which negative numbers say that there is none.
+/// An epoch; a negative number means none.
 pub(super) fn epoch(of: &Struct<'_>, name: &str) -> Option<i32> {
     i32::try_from(int_or(of, name, -1))
         .ok()

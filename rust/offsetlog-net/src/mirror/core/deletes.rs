@@ -1,8 +1,8 @@
-//! Topics that the source shows no longer, or shows as others: what is told, and what is deleted here if deletes are followed.
+//! Topics that the source no longer shows, or shows with another id: what is reported, and what is deleted here if deletes are followed.
 //!
-//! A broker that has just started, lags behind, or is cut off from its controller says what is no longer true, and a cluster whose disks
-//! were wiped shows nothing. So a topic is deleted only if looks at several brokers say the same for a minute without a pause, and if the
-//! source still shows another topic that was copied before.
+//! A broker that has just started, lags behind, or is cut off from its controller reports an outdated state, and a cluster whose disks were
+//! wiped shows nothing. So a topic is deleted only if looks at several brokers agree for a minute without a pause, and if the source still
+//! shows another topic that was copied before.
 
 use super::{Core, TopicState};
 use crate::mirror::partition::Need;
@@ -11,13 +11,13 @@ use crate::mirror::work::Work;
 use offsetlog::format::Uuid;
 use offsetlog::is_internal_topic;
 
-/// So many looks in a row must miss a topic before it counts as deleted.
+/// This many looks in a row must miss a topic before it counts as deleted.
 const MISSED_MAX: u32 = 3;
 /// Milliseconds between these.
 const MISSED_INTERVAL_MS: i64 = 2000;
-/// So many looks in a row must miss a topic, or show another one, before it is deleted here.
+/// This many looks in a row must miss a topic, or show another one, before it is deleted here.
 const LOOKS_MIN: u32 = 4;
-/// A pause of so many milliseconds between two looks begins the count anew.
+/// A pause of this many milliseconds between two looks restarts the count.
 const PAUSE_MS: i64 = 20_000;
 
 /// How often in a row looks did not show the topic that is copied, and since when.
@@ -28,12 +28,12 @@ pub(in crate::mirror) struct Away {
     last: i64,
     /// Whether they showed another one of its name.
     is_another: bool,
-    /// Whether it was told that it stays here all the same.
+    /// Whether an event reported that the copy stays all the same.
     is_told: bool,
 }
 
 impl Away {
-    /// Another look without it. Of looks that were hurried by something else, only those count that are apart.
+    /// Counts another look without it. Of looks that something else hurried, only those count that are far enough apart.
     fn missed(&mut self, is_another: bool, now: i64, pause_ms: i64) {
         let is_new = self.looks == 0
             || self.is_another != is_another
@@ -79,7 +79,7 @@ impl Core {
         }
     }
 
-    /// A look at all topics is over: remembers since when those are copied that it showed.
+    /// A look at all topics is over: records since when the topics that it showed are copied.
     pub(super) fn note_shown(&mut self, look: u64) {
         let shown = self.topics.iter().filter(|(name, topic)| {
             topic.state == TopicState::Ready
@@ -101,7 +101,7 @@ impl Core {
         (again_ms, PAUSE_MS.max(after_ms / 2))
     }
 
-    /// Whether looks that missed a topic say the same for long enough, and the source shows a topic that was copied before these.
+    /// Whether looks missed a topic for long enough, and whether the source shows a topic that was copied before these looks.
     fn is_to_be_deleted(&self, away: Away, now: i64) -> (bool, bool) {
         let is_long = away.looks >= LOOKS_MIN && away.lasted(now) >= self.options.follow_after_ms;
         let has_others = self.shown_since.is_some_and(|since| since < away.since);
@@ -201,7 +201,7 @@ impl Core {
             self.metadata_due = self.metadata_due.min(now.saturating_add(again_ms));
         } else if let Some(topic) = self.topics.get_mut(name) {
             if has_others {
-                // Deleted here, and found anew by the next look.
+                // Deleted here; the next look finds the new topic.
                 topic.state = TopicState::Deleting;
                 self.renewed.insert(name.to_owned());
                 works.push(Work::DeleteTopic {
@@ -218,7 +218,7 @@ impl Core {
         }
     }
 
-    /// The source has another topic of the name: what is under way for the copy is void. Returns the cuts of what may be of the other one.
+    /// The source has another topic of the name: voids work for the copy under way. Returns the cuts of what may be of the other one.
     fn void(&mut self, name: &str) -> Vec<Work> {
         let mut unproven = Vec::new();
         for (at, each) in self.of_topic(name) {
@@ -257,7 +257,7 @@ impl Core {
             return;
         };
         topic.state = TopicState::Another;
-        // Later looks are compared with what is here.
+        // Later looks are compared with the id of the copy.
         topic.id = ours;
         topic.away.missed(true, now, pause_ms);
         let unproven = self.void(name);

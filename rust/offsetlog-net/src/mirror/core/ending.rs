@@ -1,24 +1,24 @@
-//! When a mirror with `once` is over, what is told of those that do not answer, and what was given up.
+//! When a mirror with `once` ends, which nodes it reports as silent, and what it reports as given up.
 
 use super::{Core, Node, TopicState};
 use crate::mirror::report::{EventKind, MirrorEvent};
 
-/// Failures in a row after which a node is told to be silent.
+/// Failures in a row after which a node is reported as silent.
 const FAILURES_TOLD: u32 = 3;
 
 impl Core {
-    /// A copy grew, was cut or begun anew.
+    /// A copy grew, was truncated or restarted.
     pub(super) fn progressed(&mut self, now: i64) {
         self.progressed_at = self.progressed_at.max(now);
     }
 
-    /// The disk was at work for so many milliseconds: nobody else is to blame for these.
+    /// The disk was at work for this many milliseconds: they do not count against anybody else.
     pub(crate) fn worked(&mut self, spent_ms: i64, now: i64) {
         let moved = self.progressed_at.saturating_add(spent_ms.max(0));
         self.progressed_at = moved.min(now).max(self.progressed_at);
     }
 
-    /// A node does not answer: told once until it does.
+    /// Reports a node that does not answer, once until it does.
     pub(super) fn tell_silence(&mut self, node: Node, failures: u32, reason: &str) {
         let state = self.nodes.entry(node).or_default();
         if failures < FAILURES_TOLD || state.is_told {
@@ -58,7 +58,7 @@ impl Core {
         }
     }
 
-    /// With `once`: whether nothing is left to do. Gives up what does not move while nothing else moves either.
+    /// With `once`: whether nothing is left to do. Gives up partitions that make no progress while nothing else does either.
     pub(crate) fn is_finished(&mut self, now: i64) -> bool {
         if !self.options.once {
             return false;
@@ -85,7 +85,7 @@ impl Core {
             .topics
             .values()
             .any(|topic| matches!(topic.state, TopicState::Settings | TopicState::Making));
-        // A topic that may be deleted is waited for.
+        // Waits for a topic that may be deleted.
         let is_leaving = self.follows() && self.has_away();
         let has_all = self.is_identified
             && self.has_metadata
@@ -99,7 +99,7 @@ impl Core {
             is_late
         };
         if is_over && !is_late && (self.has_unproven() || self.has_unconfirmed_groups()) {
-            // What was fetched by name is of the topic that is copied if a look says so afterwards; groups likewise.
+            // A later look must show that what was fetched by name belongs to the copied topic; groups likewise.
             self.metadata_due = self.metadata_due.min(now);
             return false;
         }
@@ -119,7 +119,7 @@ impl Core {
         })
     }
 
-    /// What is not here in the end.
+    /// Reports what is missing in the end.
     fn tell_left(&mut self) {
         let knows_none = self.topics.is_empty() && self.unknown.is_empty();
         if self.has_metadata && knows_none && self.deleted.is_empty() {

@@ -17,7 +17,7 @@ const EARLIEST: i64 = -2;
 const LIST_OFFSETS_NEWEST: i16 = 9;
 /// The first version of a fetch whose answer says where the copy diverged.
 const FETCH_DIVERGING: i16 = 12;
-/// So often the source may call a position out of range that lies in its range.
+/// How often the source may report `OFFSET_OUT_OF_RANGE` for a position that is in its range.
 const UNEXPLAINED_MAX: u32 = 5;
 
 impl Partition {
@@ -106,7 +106,7 @@ impl Core {
                 .get(at)
                 .is_some_and(|each| each.need == Need::Epoch || each.must_compare())
         });
-        // What is about to be appended may be what is compared.
+        // An append that is under way may be what is compared.
         wanted.retain(|at| {
             self.partitions
                 .get(at)
@@ -211,12 +211,12 @@ impl Core {
                     offset: start,
                 });
             } else {
-                // The next batch is appended behind a gap, as compaction leaves them too.
+                // The next batch is appended behind a gap, such as compaction leaves too.
                 partition.restart(Need::Fetch);
                 partition.position = start;
                 partition.gap = Some(start);
             }
-            // What was made just now begins where the source begins.
+            // A copy that was just created begins where the source begins.
             if !is_told && !is_fresh {
                 let message = format!(
                     "the source deleted the records from offset {from} to {start} before they were copied; the copy goes on behind them"

@@ -1,4 +1,4 @@
-//! What is told: each event once, the newest and the gravest kept for the report.
+//! The mirror's events: each is reported once, and the report keeps the newest and the gravest.
 
 use crate::mirror::report::{EventKind, MirrorEvent};
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Takes an event. If there are too many, the oldest that is no loss is no longer kept; a loss only for another one.
+    /// Adds an event. If there are too many, drops the oldest that is not a loss; drops a loss only for another one.
     pub(super) fn tell(&mut self, event: MirrorEvent) {
         self.has_losses |= is_loss(event.kind);
         self.tell_wanted(event);
     }
 
-    /// As `tell`, of what the user asked for: it is no loss.
+    /// As `tell`, for an event that the user asked for: it is not a loss.
     pub(super) fn tell_wanted(&mut self, event: MirrorEvent) {
         self.untold.push(event.clone());
         if self.kept.len() >= KEPT_MAX {
@@ -37,7 +37,7 @@ impl Events {
         self.kept.push_back(event);
     }
 
-    /// What was told since the last call.
+    /// The events since the last call.
     pub(super) fn news(&mut self) -> Vec<MirrorEvent> {
         std::mem::take(&mut self.untold)
     }
@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(kept[KEPT_MAX - 2].message, (2 * KEPT_MAX - 1).to_string());
         assert_eq!(events.left_out(), (KEPT_MAX + 2) as u64);
         assert!(events.has_losses());
-        // Nothing but losses: the oldest give way.
+        // All are losses: drops the oldest ones.
         for number in 0..KEPT_MAX {
             events.tell(MirrorEvent::new(EventKind::Lost, number.to_string()));
         }

@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 const DIVERGING: i16 = 12;
 /// The last version with names of topics.
 const WITH_NAMES: i16 = 12;
-/// Batches of a newer leader in a row that are waited for before it is told.
+/// Batches of a newer leader in a row before this is reported.
 const NEWER_MAX: u32 = 5;
-/// So often, and for so many milliseconds, a partition that is asked alone must have nothing before it counts as empty.
+/// A partition that is fetched alone counts as empty after this many fetches without records, and not before `EMPTY_MS`.
 const EMPTY_TIMES: u32 = 4;
 /// See `EMPTY_TIMES`.
 const EMPTY_MS: i64 = 4000;
@@ -45,14 +45,14 @@ impl Core {
             });
         }
         if self.options.once {
-            // What is on its way to the disk may be all that is wanted: a broker would wait for more.
+            // An append that is under way may bring all that is wanted: the broker would then wait for more.
             wanted.retain(|at| {
                 self.partitions
                     .get(at)
                     .is_some_and(|each| !each.has_its_end_pending())
             });
         }
-        // What was empty is asked again alone, when nothing else is left: other partitions may have been why it was.
+        // A partition whose fetch was empty is fetched again alone, when nothing else is left: other partitions may have been the reason.
         if wanted.iter().all(|at| self.has_been_empty(at)) {
             let fewest = wanted
                 .iter()
@@ -305,7 +305,7 @@ impl Core {
         if walked.bytes == 0 {
             partition.next_bytes = walked.torn.unwrap_or(0);
             if records.len() >= FRAME_BYTES && walked.torn.is_none() {
-                // A batch of a newer leader: the metadata will tell.
+                // A batch of a newer leader: the metadata will show it.
                 partition.fail(now, |failures| options.backoff(failures));
                 has_newer = true;
             }
@@ -340,7 +340,7 @@ impl Core {
         }
     }
 
-    /// There is a batch of a newer leader, which the metadata will tell.
+    /// Waits for metadata that shows the newer leader of a batch.
     fn wait_for_newer(&mut self, broker: i32, fetched: &FetchedPartition, now: i64) {
         self.hurry_metadata(now);
         let Some(partition) = self.current(&fetched.at, fetched.generation) else {
@@ -356,7 +356,7 @@ impl Core {
         }
     }
 
-    /// Whether the leader has no records for consumers, but another replica.
+    /// Whether the leader sends consumers to another replica.
     fn is_sent_elsewhere(
         &mut self,
         broker: i32,
@@ -386,8 +386,8 @@ impl Core {
             .is_some_and(|each| each.empties.is_some())
     }
 
-    /// Nothing in the whole answer, with `once` and below where the copy is to come. Compaction may have removed what was there; but tiered
-    /// storage that is slow answers the same. So it is asked alone, again, and if nothing comes that is told.
+    /// With `once`: the whole answer is empty, below the target. Compaction may have removed the records, but slow tiered storage answers
+    /// the same. So the partition is fetched alone, again, and reported if nothing comes.
     fn take_emptiness(
         &mut self,
         broker: i32,
@@ -443,7 +443,7 @@ impl Core {
             return;
         };
         partition.source_start = Some(start);
-        // What is above what the copy has reached is no start of what it has. By name, it may be another topic's.
+        // A start above what the copy has reached is not the start of the copy. By name, it may be another topic's.
         let is_proven = is_by_id || is_old || start <= partition.proven;
         let is_reached = start <= partition.reached();
         if start <= partition.start || partition.is_empty() || !is_reached || !is_proven {
@@ -471,7 +471,7 @@ impl Core {
         }
     }
 
-    /// Batches that are none, or that nobody asked for: they are fetched again.
+    /// Refuses batches that are invalid or that nobody asked for: they are fetched again.
     pub(super) fn refuse_batches(
         &mut self,
         broker: i32,
@@ -490,7 +490,7 @@ impl Core {
         self.trouble(at, broker, message);
     }
 
-    /// An error in the place of an answer about a partition.
+    /// An error instead of an answer about a partition.
     pub(super) fn take_error(
         &mut self,
         broker: i32,
@@ -511,7 +511,7 @@ impl Core {
         partition.restart(Need::Fetch);
         partition.compared = None;
         match error {
-            // The leader or the topic is another one by now, or will be: the metadata tells.
+            // The leader or the topic has changed, or will: the metadata shows it.
             3 | 5 | 6 | 9 | 56 | 74 | 75 | 78 | 100 | 103 => {
                 partition.fail(now, |failures| options.backoff(failures));
                 if partition.failures > 10 {
@@ -529,7 +529,7 @@ impl Core {
     }
 }
 
-/// Where a part of a response stands in it.
+/// The position of a part of a response in it.
 fn place_of(part: Option<&[u8]>, whole: &[u8]) -> Option<std::ops::Range<usize>> {
     let part = part?;
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;

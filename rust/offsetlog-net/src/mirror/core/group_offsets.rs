@@ -1,4 +1,4 @@
-//! The groups' committed offsets: asked of each broker for the groups that it coordinates, stored when the copy has reached them.
+//! The groups' committed offsets: fetched from each broker for the groups that it coordinates, stored when the copy has reached them.
 //!
 //! A group that is restored must find what it committed: an offset is stored only when the copy of its partition goes that far. With
 //! `once` the offsets are asked for first, and the partitions are copied up to them at least.
@@ -25,9 +25,9 @@ const ALL_TOPICS: i16 = 2;
 /// The first version that asks for several groups.
 const SEVERAL_GROUPS: i16 = 8;
 const GROUPS_AT_ONCE: usize = 50;
-/// Groups that are known at most: more are left out, and told.
+/// Most groups that are known: more are left out, and reported.
 const GROUPS_MAX: usize = 100_000;
-/// Offsets that wait for their records, up to which all are looked through whenever something came.
+/// Up to this many waiting offsets are all looked through whenever records have arrived.
 const WALKED_ALWAYS: usize = 1000;
 /// Milliseconds before more of them are looked through again.
 const WALK_MS: i64 = 200;
@@ -41,7 +41,7 @@ struct OfBroker {
     /// When it was first asked about groups since it was asked for records.
     turn_began: Option<i64>,
     due: i64,
-    /// Groups that show by their refusal what it does not coordinate, to be asked for before it lists its groups.
+    /// Probe groups: a refusal shows what the broker does not coordinate. They are asked for before it lists its groups.
     probes: VecDeque<String>,
     /// Whether it coordinates all that it leads.
     is_proven: bool,
@@ -51,7 +51,7 @@ struct OfBroker {
     is_asked: bool,
     /// Whether all its groups were asked for once.
     is_known: bool,
-    /// Whether what it answers next was asked before a topic was deleted here: then it is asked again.
+    /// Whether its next answer was asked for before a topic was deleted here: then it is asked again.
     is_stale: bool,
     failures: u32,
 }
@@ -68,7 +68,7 @@ struct Pending {
 /// Partition and group of an offset that waits.
 type WaitingKey = (TopicPartition, String);
 
-/// When an offset was told.
+/// When a broker returned an offset.
 #[derive(Debug, Clone, Copy)]
 struct AskedOffset {
     at: i64,
@@ -89,7 +89,7 @@ pub(in crate::mirror) struct GroupOffsets {
     count: u64,
     groups: BTreeSet<String>,
     told: BTreeSet<String>,
-    /// Groups whose offsets a broker listed and did not tell, with that broker.
+    /// Groups that a broker listed without returning their offsets, with that broker.
     untold: BTreeMap<String, i32>,
     /// Brokers that cannot be asked about groups.
     deaf: BTreeSet<i32>,
@@ -114,8 +114,8 @@ impl GroupOffsets {
         }
     }
 
-    /// A topic was deleted here, and the offsets in it. If it was made anew, it may have others, and those that are known may be of the old
-    /// one: all are asked for again.
+    /// A topic was deleted here, with its offsets. If it was recreated, it may have others, and the known ones may be of the old topic: all
+    /// are fetched again.
     pub(super) fn forget(&mut self, topic: &str, now: i64) {
         self.pending.retain(|(at, _), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
@@ -126,7 +126,7 @@ impl GroupOffsets {
         self.ask_all_again(now);
     }
 
-    /// Whether an answer of a broker counts no longer.
+    /// Whether a broker's answer is stale.
     fn takes_for_stale(&mut self, id: i32) -> bool {
         let Some(broker) = self.brokers.get_mut(&id) else {
             return false;
@@ -325,7 +325,7 @@ impl Core {
             return;
         }
         broker.failures = 0;
-        // What is listed no more is deleted, or another broker's.
+        // A group that is no longer listed was deleted, or moved to another broker.
         let listed: BTreeSet<&String> = names.iter().collect();
         self.groups
             .untold
@@ -347,7 +347,7 @@ impl Core {
     fn retry_groups(&mut self, id: i32, error: i64, now: i64) {
         let due = now.saturating_add(self.options.backoff(5));
         self.groups.failed(id, due);
-        // Loading, or moving: later.
+        // Loading, or moving: retried later.
         if !matches!(error, 14..=16) {
             let name = error_name(error);
             self.tell_group("", format!("broker {id} does not list its groups: {name}"));
@@ -517,7 +517,7 @@ impl Core {
         self.hurry_metadata(now);
     }
 
-    /// Makes work of the offsets that the copies have reached, and of those that the source does not have either: of one partition, or of all.
+    /// Adds work for offsets that the copies have reached, and for those that the source does not have either: of one partition, or of all.
     pub(super) fn store_offsets(&mut self, of: Option<&TopicPartition>, works: &mut Vec<Work>) {
         let mut ready = Vec::new();
         let mut emptied = Vec::new();

@@ -1,4 +1,4 @@
-//! Topics, partitions, leaders and settings of the source: what is new, moved, deleted, another topic by now.
+//! Topics, partitions, leaders and settings of the source: which are new, moved, deleted or recreated.
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::deletes::Away;
@@ -15,15 +15,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The last version that a name is enough for, and that shows what a mirror needs.
 const METADATA_NEWEST: i16 = 12;
-/// From this version on a request by name makes no topics.
+/// From this version on a request by name creates no topics.
 const WITHOUT_CREATION: i16 = 4;
-/// Brokers without this version (before Kafka 2.8) make `__consumer_offsets` when they are asked for it by name, whatever the request says.
+/// Brokers without this version (before Kafka 2.8) create `__consumer_offsets` when asked for it by name, whatever the request says.
 const WITHOUT_INTERNAL_CREATION: i16 = 10;
-/// Leaders in a row that cannot be, before it is told.
+/// Impossible leaders in a row before this is reported.
 const UNEXPLAINED_MAX: u32 = 3;
 /// Hurried looks in a row after which another broker is asked.
 const HURRIED_MAX: u32 = 4;
-/// Milliseconds without a leader before it is told.
+/// Milliseconds without a leader before this is reported.
 const LEADERLESS_MS: i64 = 10_000;
 /// Milliseconds before the metadata is asked for again when a partition has no leader; later a part of the time that it has none.
 const LEADERLESS_WAIT_MS: i64 = 500;
@@ -226,7 +226,7 @@ impl Core {
         self.brokers = brokers;
     }
 
-    /// Another answer that nothing can be done with: told once.
+    /// Another answer about a topic that is of no use: reported once.
     pub(super) fn refuse_topic(&mut self, name: &str, reason: &str) {
         let known = self.unknown.insert(name.to_owned(), reason.to_owned());
         if known.as_deref() != Some(reason) {
@@ -264,11 +264,11 @@ impl Core {
         self.held.remove(name);
         let mut is_back = false;
         let state = match self.topics.get_mut(name) {
-            // The disk has it in hand. Later looks will tell.
+            // The disk is preparing it. Later looks decide.
             Some(known) if known.state == TopicState::Making && !id.is_zero() && known.id != id => {
                 return;
             }
-            // Nothing was compared with it yet; the disk will say which one is here.
+            // It has not been compared yet; the disk will report which topic is here.
             Some(known) if known.state != TopicState::Settings && is_another(known.id, id) => {
                 let ours = known.id;
                 self.take_recreated(name, ours, id, now, works);

@@ -1,4 +1,4 @@
-//! What the disk says of the work that it was given.
+//! Takes the results of the disk's work.
 
 use super::deletes::Away;
 use super::{Core, TopicState};
@@ -19,7 +19,7 @@ impl Core {
             .filter(|name| self.options.takes(name, false) && !self.topics.contains_key(name));
         let new: Vec<String> = new.collect();
         if !new.is_empty() {
-            // Whether the source has them still.
+            // Whether the source still has them.
             self.metadata_due = self.metadata_due.min(now);
         }
         self.held = new
@@ -37,7 +37,7 @@ impl Core {
             warnings,
         } = ready;
         let Some(topic) = self.topics.get_mut(name).filter(|topic| topic.awaits(id)) else {
-            // Later looks have told otherwise.
+            // Later looks have shown otherwise.
             return;
         };
         topic.state = TopicState::Ready;
@@ -127,7 +127,7 @@ impl Core {
         partition.bytes = partition.bytes.saturating_add(append.walked.bytes as u64);
         partition.batches = partition.batches.saturating_add(append.walked.batches);
         if partition.position < partition.end {
-            // Begun anew while it was appended: what was asked for meanwhile is there already, and what is to be cut is asked again.
+            // Restarted during the append: what was requested meanwhile is already here, and a cut is decided again.
             let need = match partition.need {
                 Need::Store | Need::Confirm { .. } => Need::Fetch,
                 need => need,
@@ -148,7 +148,7 @@ impl Core {
         self.store_offsets(Some(&append.at), works);
     }
 
-    /// Transactions that were open where a gap begins. What the source made of them is not known here.
+    /// Reports transactions that were open where a gap begins. How they ended at the source is not known here.
     pub(crate) fn tell_open(&mut self, append: &Append, open: &[(i64, i64)]) {
         let Some(&(producer, first)) = open.first() else {
             return;
@@ -167,7 +167,7 @@ impl Core {
         self.tell(event.range(first, append.position).by(append.broker));
     }
 
-    /// Work of an older generation, that was left out.
+    /// Work of an older generation that was skipped.
     pub(crate) fn left_out(&mut self, work: &Work) {
         match work {
             Work::Append(append) => {
@@ -175,7 +175,7 @@ impl Core {
                     partition.pending = partition.pending.saturating_sub(1);
                 }
             }
-            // It is back.
+            // The topic is back.
             Work::DeleteTopic { name } => {
                 self.renewed.remove(name);
             }
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// What a broker sent could not be appended, by its own fault.
+    /// A broker's batches could not be appended, by its own fault.
     pub(crate) fn append_refused(&mut self, append: &Append, at: Position, reason: &str, now: i64) {
         if let Some(partition) = self.partitions.get_mut(&append.at) {
             partition.pending = partition.pending.saturating_sub(1);
@@ -200,7 +200,7 @@ impl Core {
         self.refuse_batches(append.broker, &append.at, append.position, reason, now);
     }
 
-    /// A copy was cut: what stood from `position.end` to `before` is in the files `kept`.
+    /// A copy was cut: the files `kept` have what it had from `position.end` to `before`.
     pub(crate) fn cut(
         &mut self,
         at: &TopicPartition,
@@ -216,7 +216,7 @@ impl Core {
         partition.stands(position);
         partition.restart(Need::Fetch);
         partition.is_done = false;
-        // What was to be reached may be gone.
+        // The target may no longer exist.
         partition.target = None;
         if is_done {
             partition.compared = Some(partition.leader_epoch);
@@ -238,12 +238,12 @@ impl Core {
         }
     }
 
-    /// Up to where a partition is of the topic that is copied, as far as it was looked.
+    /// Up to where a partition is known to belong to the copied topic.
     pub(crate) fn proven(&self, at: &TopicPartition) -> Option<i64> {
         self.partitions.get(at).map(|each| each.proven)
     }
 
-    /// What may be of a topic that was made anew was cut.
+    /// What may belong to a recreated topic was cut.
     pub(crate) fn cut_unproven(
         &mut self,
         at: &TopicPartition,
@@ -269,7 +269,7 @@ impl Core {
         self.tell(event);
     }
 
-    /// An empty copy begins anew elsewhere.
+    /// An empty copy restarts at another offset.
     pub(crate) fn started(&mut self, at: &TopicPartition, position: Position, now: i64) {
         self.progressed(now);
         if let Some(partition) = self.partitions.get_mut(at) {

@@ -31,7 +31,7 @@ impl Core {
             self.configs_due = now.saturating_add(interval);
         }
         let Some(version) = version else {
-            // Before Kafka 1.1 nobody says which settings are the topic's own.
+            // Brokers before Kafka 1.1 do not report which settings are the topic's own.
             for name in names {
                 if let Some(topic) = self.topics.get_mut(&name)
                     && topic.state == TopicState::Settings

@@ -55,7 +55,7 @@ impl Store {
         };
         self.syncs.dirty();
         for (group, commits) in by_group {
-            // What is there already is not written again.
+            // Offsets that the log already has are not written again.
             let news: Vec<Commit> = commits
                 .into_iter()
                 .filter(|commit| {

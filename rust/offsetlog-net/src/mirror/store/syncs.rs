@@ -20,12 +20,12 @@ impl Syncs {
         self.is_dirty = true;
     }
 
-    /// So many bytes were appended.
+    /// This many bytes were appended.
     pub(super) const fn appended(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Whether so much was appended that a sync is due.
+    /// Whether enough was appended for a sync.
     pub(super) const fn is_due(&self) -> bool {
         self.bytes >= BYTES
     }
@@ -46,7 +46,7 @@ impl Syncs {
         let thread = std::thread::Builder::new().name("offsetlog-mirror-sync".to_owned());
         match thread.spawn(move || syncing.flush()) {
             Ok(running) => self.running = Some(running),
-            // Without a thread the caller waits.
+            // Without a thread the caller syncs itself.
             Err(_) => log_dir.flush()?,
         }
         self.is_dirty = false;
@@ -54,7 +54,7 @@ impl Syncs {
         Ok(())
     }
 
-    /// Waits for the sync that is under way. What it was to sync is as it was before if it failed.
+    /// Waits for the sync that is under way. If it fails, what it was to sync still counts as not durable.
     ///
     /// # Errors
     /// Its error.

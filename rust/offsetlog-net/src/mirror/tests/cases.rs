@@ -1,4 +1,4 @@
-//! Cases that random histories seldom meet: each was wrong once, or nearly.
+//! Cases that random histories seldom reach: each was wrong once, or nearly.
 
 use super::{NODES, Run, batches, log_bytes};
 use crate::mirror::core::{Core, Node};
@@ -34,7 +34,7 @@ pub(super) fn append(run: &mut Run, number: usize) {
     run.model.settle();
 }
 
-/// Everything answers, but for what is left out, for so many milliseconds.
+/// Everything answers, except what is left out, for this many milliseconds.
 pub(super) fn go_on(run: &mut Run, span_ms: i64, asks: impl Fn(&Run, Node) -> bool) -> bool {
     let until = run.now + span_ms;
     while !lock(&run.core).is_finished(run.now) {
@@ -114,7 +114,7 @@ fn once_does_not_take_an_empty_answer_for_the_end() {
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
     assert_same(&run, 0);
     assert_same(&run, 1);
-    // It never comes: that is told.
+    // It never comes, which is reported.
     append(&mut run, 0);
     let end = run.model.topics["orders"].partitions[0].end();
     commit(&mut run, 0, end);
@@ -138,7 +138,7 @@ fn once_gives_up_what_gets_answers_and_does_not_move() {
     assert!(!report.is_complete);
     let problem = report.partitions[0].problem.as_ref().unwrap();
     assert!(problem.contains("refused"), "{problem}");
-    // The high watermark went back: what was to be reached does not come.
+    // The high watermark went back: the copy cannot reach its target.
     run.model.damaged.clear();
     again(&mut run);
     assert!(!go_on(&mut run, 300, |_, _| true));

@@ -1,4 +1,4 @@
-//! Deletes that are followed: what goes, when, and what stays.
+//! Tests that follow the source's deletes: what is deleted, when, and what stays.
 
 use super::cases::{append, assert_same, commit, finished, go_on, told};
 use super::{Run, lock, log_bytes};
@@ -64,7 +64,7 @@ fn a_deleted_topic_is_deleted_when_it_has_been_away_for_a_minute() {
         said,
         ["the source deleted topic orders; it is deleted here too"]
     );
-    // The groups' offsets in it went with it, as a coordinator deletes them.
+    // The groups' offsets in it were deleted too, as a coordinator does.
     assert_eq!(committed(&mut run), [("other".to_owned(), 0, 0)]);
 }
 
@@ -123,7 +123,7 @@ fn once_copies_what_was_made_anew_between_two_calls() {
     assert_eq!(committed(&mut run), [("orders".to_owned(), 0, 2)]);
 }
 
-/// A source whose disks were wiped, with the same cluster id, and what its applications make anew.
+/// A source whose disks were wiped, with the same cluster id, and the topics that its applications recreate.
 fn wiped(run: &mut Run, made: &[&str]) {
     for name in ["kept", "orders", "other"] {
         run.model.delete(name);
@@ -316,7 +316,7 @@ fn records_that_the_source_deleted_are_deleted_and_their_segments_too() {
     let report = lock(&run.core).report();
     let of_orders = report.partitions.iter().find(|each| each.topic == "orders");
     assert_eq!(of_orders.unwrap().log_start_offset, start);
-    // Those below the start are gone, and none for their age.
+    // The segments below the start are deleted, and none for their age.
     assert!(logs(&run) < before && logs(&run) > 2);
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
     let said = told(&report, EventKind::DeletedRecords);
@@ -351,7 +351,7 @@ fn records_of_a_source_that_is_empty_by_now_are_deleted_though_some_were_not_cop
     assert_eq!(told(&report, EventKind::Lost).len(), 1);
     let said = told(&report, EventKind::DeletedRecords);
     assert!(said[0].ends_with("they are deleted here too"), "{said:?}");
-    // What comes then has its offsets, also behind a kill.
+    // Later records have its offsets, even after a kill.
     for is_killed in [false, true] {
         if is_killed {
             run.kill();

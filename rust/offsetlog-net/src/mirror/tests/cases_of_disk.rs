@@ -234,7 +234,7 @@ const fn failing(nth: u64, lasting: Lasting) -> Plan {
     }
 }
 
-/// What is there after a deletion that ended somewhere: of the topic all, or part of it and no offsets; of the rest all.
+/// Checks the state after an interrupted deletion: of the topic all, or part of it and no offsets; of the rest all.
 fn is_in_order(now: &Found, before: &Found, context: &str) {
     let topic = "orders";
     assert!(
@@ -294,7 +294,7 @@ fn a_topic_whose_deletion_ends_anywhere_is_deleted_by_the_next_run_with_its_offs
                 if deleted.is_ok() {
                     assert!(now == without(&before, "orders"), "{context}: {now:?}");
                 }
-                // The source has it no longer.
+                // The source no longer has it.
                 let mut store = opened(Arc::new(sim.clone()), 2 * MINUTE_MS);
                 if store.topics().contains(&"orders".to_owned()) {
                     store.delete_topic("orders").unwrap();
@@ -366,7 +366,7 @@ fn a_sync_beside_appends_that_fails_is_told_and_nothing_counts_as_durable() {
         };
         assert!(!is_of_topic(told.kind()), "{told}");
         assert_eq!(disk.failed().len(), 1);
-        // Whoever asks later is told, too, and no offset is stored above what is not durable.
+        // A later call fails too, and no offset is stored above what is not durable.
         store.flush().unwrap_err();
         store.commit(&[commit("readers", &orders, 1)]).unwrap_err();
         let copied = store.position(&kept).unwrap().end;

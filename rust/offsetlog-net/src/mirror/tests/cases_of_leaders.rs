@@ -1,4 +1,4 @@
-//! Leaders that go and come: how soon a mirror follows them.
+//! Tests of leader changes: how soon a mirror follows them.
 
 use super::cases::{append, assert_same, go_on, kept, told};
 use super::{NODES, Run, lock, log_bytes};
@@ -46,7 +46,7 @@ fn a_leader_that_is_back_is_followed_soon() {
 fn looks_that_bring_nothing_new_go_to_another_broker() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = patient(folder.path());
-    // As a broker says that is cut off from the controller.
+    // A broker that is cut off from the controller reports this.
     run.model.partition_of("orders", 0).lead(-1);
     let (mut looks, mut others) = (0, 0);
     for _ in 0..400 {
@@ -182,7 +182,7 @@ fn a_cut_is_confirmed_by_no_look_without_the_topics_id() {
     run.model.versions.insert(FETCH.key, (4, 12));
     let before = log_bytes(&run.folder.join("orders-0"));
     diverged(&mut run);
-    // While brokers are upgraded, some say no ids.
+    // While brokers are upgraded, some return no ids.
     let id = run.model.topics["orders"].id;
     run.model.topics.get_mut("orders").unwrap().id = Uuid::from_bytes([0; 16]);
     go_on(&mut run, 20_000, |_, _| true);

@@ -15,7 +15,7 @@ fn by_name(run: &mut Run) {
     run.model.versions.insert(FETCH.key, (4, 12));
 }
 
-/// The topic is made anew, with the same leaders and longer logs.
+/// The topic is recreated, with the same leaders and longer logs.
 fn make_anew(run: &mut Run) {
     let leaders = run.model.topics["orders"].partitions.clone();
     run.model.make("orders", leaders.len());
@@ -63,7 +63,7 @@ fn once_ends_with_a_look_at_what_came_by_name() {
     let before = log_bytes(&run.folder.join("orders-0"));
     append(&mut run, 0);
     super::cases::again(&mut run);
-    // Made anew after the first look and before the records are fetched.
+    // Recreated after the first look and before the records are fetched.
     assert!(!go_on(&mut run, 400, |_, node| node == Node::Any));
     make_anew(&mut run);
     assert!(!go_on(&mut run, 3000, |_, node| node != Node::Any));

@@ -1,4 +1,4 @@
-//! Topics that are away, back, made anew, or grow while they are made.
+//! Tests of topics that disappear, return, are recreated, or grow while they are created.
 
 use super::cases::{append, assert_same, go_on, told};
 use super::{Node, Run, lock, log_bytes, topic_id};
@@ -51,7 +51,7 @@ fn a_topic_that_was_deleted_and_is_made_anew_later_is_told_and_not_mixed() {
     assert_eq!(told(&report, EventKind::Recreated).len(), 1);
     assert!(!report.is_complete, "{report:#?}");
     assert_eq!(log_bytes(&run.folder.join("orders-0")), before);
-    // A broker that tells no ids does not make it the one that was copied.
+    // A broker that returns no ids does not make it the copied topic.
     let anew = run.model.topics["orders"].clone();
     let orders = run.model.topics.get_mut("orders").unwrap();
     orders.id = Uuid::from_bytes([0; 16]);

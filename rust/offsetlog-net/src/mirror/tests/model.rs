@@ -124,7 +124,7 @@ pub(super) struct Model {
     /// Where the groups' offsets are, if it tells.
     pub(super) coordination: Option<Coordination>,
     made: u64,
-    /// Whether topics are deleted, and made anew again and again.
+    /// Whether topics are deleted and recreated again and again.
     pub(super) deletes: bool,
 }
 
@@ -182,7 +182,7 @@ impl Model {
         self.topics.insert(name.to_owned(), topic);
     }
 
-    /// A topic is deleted, and by its coordinators what groups committed in it.
+    /// Deletes a topic, and as its coordinators do, the offsets that groups committed in it.
     pub(super) fn delete(&mut self, name: &str) {
         if let Some(topic) = self.topics.remove(name) {
             let batches = topic.partitions.into_iter().flat_map(|each| each.log);
@@ -489,7 +489,7 @@ impl Model {
                     .collect()
             });
         let is_old = self.is_old();
-        // Brokers before 2.8 make it then.
+        // Brokers before 2.8 create it then.
         let asks_for_internal = wanted.iter().flatten().any(|name| name == OFFSETS_TOPIC);
         assert!(!(is_old && asks_for_internal));
         let is_shown = |name: &&String| !self.hidden.contains(*name);

@@ -14,7 +14,7 @@ use offsetlog::{BrokerSettings, Error, OpenOptions, Result};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The `metadata.version` of 4.0-IV0. What is formatted for an older one may be started by a Kafka that sees the cluster empty.
+/// The `metadata.version` of 4.0-IV0. A cluster formatted for an older one may be started by a Kafka that sees it empty.
 const OF_KAFKA_4: i32 = 22;
 
 const VOTERS: &str = "controller.quorum.voters";

@@ -1,9 +1,9 @@
 //! With `once`: whether each partition of `__consumer_offsets` has a coordinator, before brokers are asked which groups they have.
 //!
-//! A broker lists the groups of the partitions that it coordinates. Behind a start or an election it has none yet, and says so without an
-//! error: a mirror that believed it would end without their offsets. So each leader is asked first for the offsets of groups that nobody
-//! has, one in each of its partitions, which it refuses while it does not coordinate them or loads them. Where the principal may not see
-//! the topic, or such groups, nothing shows it, and the list is believed.
+//! A broker lists the groups of the partitions that it coordinates. After a start or an election it has none yet, and returns an empty list
+//! without an error: a mirror that trusted it would end without their offsets. So each leader is first asked for the offsets of groups that
+//! nobody has, one in each of its partitions. It refuses them while it does not coordinate the partition or loads it. If the principal may
+//! not see the topic, or such groups, this check shows nothing, and the list is trusted.
 //!
 //! Source: Kafka's `GroupCoordinatorService.listGroups` and `CoordinatorRuntime.scheduleReadAllOperation`; before 4.0
 //! `GroupMetadataManager.currentGroups`.
@@ -40,7 +40,7 @@ pub(super) struct Coordinators {
     known_at: u64,
     /// Since when a partition has no leader.
     leaderless_since: Option<i64>,
-    /// Whether a leader was waited for that did not come.
+    /// Whether the wait for a leader ended without one.
     has_waited: bool,
     /// Brokers that refused to the end, and listed the groups that they have.
     refusing: BTreeSet<i32>,
@@ -190,7 +190,7 @@ impl Core {
             return;
         }
         let mut errors = structs(answer, "groups").map(|group| int(group, "errorCode"));
-        // Loading, not there yet, or moved. Who may not see such a group is refused otherwise, and shows nothing by it.
+        // Loading, not available yet, or moved. A principal that may not see such a group gets another error, which shows nothing.
         let is_away = |error: i64| matches!(error, 14..=16);
         let is_refused = errors.any(is_away) || is_away(int(answer, "errorCode"));
         let Some(broker) = self.groups.brokers.get_mut(&id) else {
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// A broker's groups are known: a look that begins now is to show that they were not another broker's meanwhile.
+    /// A broker's groups are known: a later look must show that no other broker had them meanwhile.
     pub(super) fn note_known(&mut self, id: i32) {
         let look = self.look;
         if let Some(broker) = self.groups.brokers.get_mut(&id) {
@@ -264,7 +264,7 @@ impl Core {
 }
 
 impl OfBroker {
-    /// Nothing that it was asked counts.
+    /// Its earlier answers no longer count.
     pub(super) fn begin_anew(&mut self) {
         self.probes.clear();
         self.is_proven = false;

@@ -1,12 +1,13 @@
-//! With `once`: how far groups' offsets want a copy, whether all are stored, and what is told of those that are not.
+//! With `once`: how far groups' offsets require a copy, whether all are stored, and what is reported of those that are not.
 
 use super::{Core, TopicState, keys_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use offsetlog::TopicPartition;
 
 impl Core {
-    /// With `once`: how far a partition must be copied for the offsets that groups committed, if the source has it that far. What was done
-    /// before such an offset was told is asked once more whether the source has it that far by now. Of one partition, or of all.
+    /// With `once`: raises the target of a partition to the offsets that groups committed, if the source has it that far. A partition that
+    /// was done before such an offset was returned is fetched once more, to see whether the source has it that far by now. For one
+    /// partition, or for all.
     pub(in crate::mirror::core) fn raise_targets(&mut self, of: Option<&TopicPartition>) {
         for (_, pending) in self.groups.pending.range(keys_of(of)) {
             let (commit, asked) = pending
@@ -34,7 +35,7 @@ impl Core {
         }
     }
 
-    /// With `once`: whether each offset was stored, but for those of partitions that are not copied, or not that far.
+    /// With `once`: whether each offset was stored, except those of partitions that are not copied, or not that far.
     pub(in crate::mirror::core) fn offsets_are_settled(&self) -> bool {
         self.groups.are_known()
             && self.groups.pending.values().all(|pending| {
@@ -51,12 +52,12 @@ impl Core {
             })
     }
 
-    /// Tells of the offsets that were not stored, and of brokers that did not tell theirs.
+    /// Reports the offsets that were not stored, and the brokers that did not return theirs.
     pub(in crate::mirror::core) fn tell_unstored(&mut self) {
         let mut unstored = Vec::new();
         for pending in self.groups.pending.values() {
             let commit = &pending.commit;
-            // Of topics that are not copied it was told.
+            // Topics that are not copied were reported before.
             let is_copied = self
                 .topics
                 .get(&commit.at.topic)
