@@ -37,7 +37,7 @@ class AdoptedPartition(NamedTuple):
     changed: bool
     """Whether anything was, or would be, changed."""
     set_aside: tuple[tuple[str, str | None], ...]
-    """What stood in its place: the directory, and the name that it has now; ``None`` for a dry run."""
+    """What was in its place: the directory, and the name that it has now; ``None`` for a dry run."""
     records: int
     """Number of records in the log, control records aside; 0 if nothing was to be done."""
     log_start_offset: int
@@ -65,9 +65,9 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     A directory is one that a broker set aside (``orders-0.<id>-stray``), would set aside or refuse because its ``partition.metadata``
     has another topic id, or that waits for its deletion (``-delete``) or was on its way from another log dir (``-future``). It stays
     in its log dir. Its ``partition.metadata`` gets the topic id that the cluster's metadata has, its lines in the log dir's
-    checkpoints are made anew, and it gets the name ``topic-partition``. Every batch is read and checked before.
+    checkpoints are rewritten, and it gets the name ``topic-partition``. Every batch is read and checked before.
 
-    A refusal changes nothing. What was interrupted, by a crash too, is finished by the same call.
+    A refusal changes nothing. The same call finishes an interrupted adoption, even after a crash.
 
     Parameters
     ----------
@@ -82,22 +82,22 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     topic_id
         The topic's id, where no metadata tells it. Then nothing is compared.
     set_aside
-        Rename what stands in the partition's place to ``-stray`` first, as a broker does it. Where a topic was made again, that is
+        Rename the directory in the partition's place to ``-stray`` first, as a broker does it. If a topic was recreated, that is
         the new topic's directory, most often an empty one.
     single_replica
         Do it although other brokers have replicas of the partition.
     dry_run
         Change nothing, and return what would be done. Reads as much.
     progress
-        Called as the directories are checked with the bytes that are done, all of them, and the directory at work. What it raises
-        ends the work; it is not called behind the first change.
+        Called while the directories are checked, with the bytes that are done, the total, and the current directory. An exception
+        it raises ends the work; it is not called after the first change.
     **limits
         As for :meth:`Log.open`.
 
     Returns
     -------
     list of AdoptedPartition
-        One for each directory, in the order given. What has the right id and name already has ``changed=False``.
+        One for each directory, in the order given. A directory that already has the right id and name has ``changed=False``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What appends are given: the types of their arguments, and their checks."""
+"""The arguments of appends: their types, and their checks."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["open_cached"]
 
 CACHED_LOGS = 64
-"""How many logs one process keeps; the one unused for longest goes first."""
+"""How many logs one process keeps open; the least recently used one is closed first."""
 
 _Key = tuple[Any, ...]
 _logs: OrderedDict[_Key, tuple[int, Log]] = OrderedDict()

@@ -1,4 +1,4 @@
-"""``offsetlog commits``: what is noted in a log dir as published. Its help is the compiled module's, as of all verbs."""
+"""``offsetlog commits``: lists the notes of commits in a log dir. Its help is the compiled module's, as for all verbs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads has seen enough; nothing more is written at the end of the interpreter.
+        # The reader has closed the pipe; nothing more is written when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OffsetLogError, OSError) as error:
         sys.stderr.write(f"offsetlog: {error}\n")

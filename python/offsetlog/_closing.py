@@ -16,8 +16,8 @@ _NOT_WRITTEN = _NO_ROOM | {errno.EIO}
 def close_behind(error: BaseException | None, close: Callable[[], None]) -> None:
     """Close something whose ``with`` block ended with `error`, or with none.
 
-    A log that a full disk ended would else say that it cannot be closed, and not why: then the failure of `close` becomes a note of
-    `error`. Every other failure is raised: what the block appended may not be durable.
+    Otherwise a log that a full disk ended would report that it cannot be closed, and not why: the failure of `close` becomes a
+    note of `error`. Every other failure is raised: records that the block appended may not be durable.
     """
     try:
         close()

@@ -1,4 +1,4 @@
-"""What a caller says of the cluster that a log dir belongs to, and what holds there."""
+"""The cluster that a log dir belongs to: what a caller says of it, and the settings that apply there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from offsetlog._options import ClusterOptions, PathLike, path_text, refuse
 
 
 class EffectiveSetting(NamedTuple):
-    """What holds for a setting of a topic, and which layer says so."""
+    """The effective value of a topic's setting, and the layer that it comes from."""
 
     value: str | None
     """The value's text; ``None`` where it is not known."""

@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     default: str
     """Text of the default; empty for none."""
     bounds: str
-    """What is accepted, in words; empty where the type says all."""
+    """The accepted values, in words; empty if the type says all."""
     broker_synonyms: list[str]
     """Settings of a broker from which a topic there has its default; the first that is set wins."""
     effective: bool
@@ -118,8 +118,8 @@ class LogConfig:
     Raises
     ------
     ConfigError
-        A name that is none (the text says which one is near), a value of the wrong type or out of bounds, settings that
-        contradict each other. ``key`` and ``value`` are attributes of the error.
+        An unknown name (the text suggests the nearest one), a value of the wrong type or out of bounds, settings that contradict
+        each other. ``key`` and ``value`` are attributes of the error.
 
     Examples
     --------

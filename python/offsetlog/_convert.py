@@ -37,10 +37,10 @@ def convert(  # one parameter an option
 ) -> ConvertReport:
     """Make a new partition directory of the current format with the records of an old one, which is not changed.
 
-    Takes directories of any Kafka since 0.7: it upgrades messages of magic 0 and 1 to magic 2, compresses anew, and imports the
-    ``.kafka`` files of 0.7. Offsets and their gaps, timestamps, keys, values, headers, leader epochs, producers, transactions and the
-    log start offset are kept, and the topic's id where the topic keeps its name. A batch of magic 2 that is in the wanted codec
-    already is moved as it is.
+    Takes directories of any Kafka since 0.7: it upgrades messages of magic 0 and 1 to magic 2, recompresses, and imports the
+    ``.kafka`` files of 0.7. Offsets and their gaps, timestamps, keys, values, headers, leader epochs, producers, transactions and
+    the log start offset are kept, and the topic's id where the topic keeps its name. A batch of magic 2 that is in the wanted
+    codec already is moved as it is.
 
     Messages of Kafka 0.7 have no offsets of today's kind (theirs are positions in files), no keys and no timestamps: they are
     numbered 0, 1, 2, ..., with the key ``None`` and the timestamp -1.
@@ -57,7 +57,8 @@ def convert(  # one parameter an option
         Settings of the new log, stored with it; ``None``: those stored with the old one. They say how long segments are and at
         which level a codec compresses; their ``compression.type`` is not looked at here.
     progress
-        Called now and then with the bytes of the old segments that are done and with all of them. What it raises ends the work.
+        Called now and then with the bytes of the old segments that are done, and their total. An exception it raises ends the
+        work.
     **limits
         As for :meth:`Log.open`; they hold for the old log.
 
@@ -66,8 +67,8 @@ def convert(  # one parameter an option
     LogDirError
         `old` holds no segments, or one of the names is not ``topic-partition``; `new` is not empty, or lies in `old`.
     CorruptionError
-        Damage in the old log, with file, position and offset. An unfinished write at its end is none; it is left out, and the
-        report tells.
+        Damage in the old log, with file, position and offset. An unfinished write at its end is not damage; it is left out and
+        reported.
     LogLockedError
         `new` would lie in the log dir of a running broker.
     DecompressionLimitError, LimitExceededError
@@ -81,7 +82,8 @@ def convert(  # one parameter an option
 
     Notes
     -----
-    Every byte is read once, and written once; memory holds a few batches. What another writer appends to `old` meanwhile is left out.
+    Every byte is read once, and written once; memory holds a few batches. Records that another writer appends to `old` meanwhile
+    are left out.
 
     The new directory is on the disk when this returns, and not there at all after an error or a crash: it is built in a folder
     beside it and renamed. A crash leaves that folder, whose name ends in ``-delete``: brokers and :class:`LogDir` remove such folders

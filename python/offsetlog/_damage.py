@@ -64,7 +64,7 @@ class ScanReport(NamedTuple):
     torn_tails: tuple[Hole, ...] = ()
     """Unfinished ends of active segments, at which logs ended: no damage, but what a crash or a write in progress leaves."""
     segments: int = 0
-    """Segments that were opened. This and what follows is told as of the segment that was opened last, or of the end."""
+    """Segments that were opened. This and the following fields are as of the segment that was opened last, or of the end."""
     batches: int = 0
     """Record batches whose records were looked at."""
     batches_skipped: int = 0
@@ -98,8 +98,8 @@ class Finding(NamedTuple):
     """One thing that :func:`verify` found."""
 
     severity: str
-    """``"error"``: bytes contradict themselves or each other. ``"warning"``: something is missing or unfinished that can be made
-    again or cut off without loss. ``"note"``: what a running or killed broker leaves, or Kafka accepts; nothing is wrong."""
+    """``"error"``: bytes contradict themselves or each other. ``"warning"``: something is missing or unfinished that can be
+    rebuilt or cut off without loss. ``"note"``: a running or killed broker leaves it, or Kafka accepts it; nothing is wrong."""
     kind: str
     """The name of the error that reading raises, such as ``"CorruptBatchError"``, or ``"TornTail"``, ``"ZeroTail"``,
     ``"MissingFile"``, ``"Leftover"``, ``"Gap"``, ``"LeaderEpoch"``."""

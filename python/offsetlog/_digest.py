@@ -1,4 +1,4 @@
-"""A number by which records are known again, in whatever order they come."""
+"""Computes a number by which records are recognised, in whatever order they come."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["arrow_digest"]
 def arrow_digest(data: object, *, preserve_offsets: bool = False) -> tuple[int, int]:
     """Return the number of rows of Arrow data and the sum of a hash of each, modulo 2**128.
 
-    The same rows in another order or in other batches give the same, and the sums of several parts add up. What counts is what
-    :meth:`WritableLog.append_arrow` takes: key, value, headers and timestamp in ms; a row without a timestamp has none, whatever time
-    its record gets. It is no signature: somebody who wants to can make other rows of the same digest.
+    The same rows in another order or in other batches have the same digest, and the sums of several parts add up. It covers what
+    :meth:`WritableLog.append_arrow` takes: key, value, headers and timestamp in ms; a row without a timestamp has none, whatever
+    time its record gets. It is no signature: somebody who wants to can make other rows of the same digest.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``folder_kind``: what a folder is taken for."""
+"""``folder_kind``: classifies a folder by its contents."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def folder_kind(path: PathLike) -> FolderKind:
     """Return what a folder is: this is what decides how every call and command takes it.
 
     ``"partition"``: it holds segments or other files of a partition. ``"log_dir"``: it holds ``meta.properties``, a checkpoint of
-    all partitions, another file that only log dirs have, or partitions. ``"around_log_dirs"``: log dirs stand in it, and it is
+    all partitions, another file that only log dirs have, or partitions. ``"around_log_dirs"``: it contains log dirs, and is
     refused with their paths. ``"zookeeper"``: the data of a ZooKeeper server, which :meth:`LogDir.open` takes beside log dirs.
-    ``"other"``: none of these, an empty folder among them. Its name does not tell: ``log-dir-1`` may be any of them. Reads names
+    ``"other"``: none of these, an empty folder among them. Its name says nothing: ``log-dir-1`` may be any of them. Reads names
     only, those in the folder and up to two levels below.
 
     Raises

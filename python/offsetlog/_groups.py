@@ -149,7 +149,7 @@ class Group(NamedTuple):
 
 
 def groups_of(native: _offsetlog.LogDir, progress: Progress) -> list[Group]:
-    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    """Return what the compiled module found as the public values; log what was left out."""
     found, warnings, unread = native.groups(progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
@@ -157,7 +157,7 @@ def groups_of(native: _offsetlog.LogDir, progress: Progress) -> list[Group]:
 
 
 def prometheus_of(native: _offsetlog.LogDir, now: int | None, progress: Progress) -> str:
-    """Return the same as Prometheus text; what was left out is told to the log."""
+    """Return the same as Prometheus text; log what was left out."""
     text, warnings, unread = native.groups_prometheus(now, progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
@@ -165,7 +165,7 @@ def prometheus_of(native: _offsetlog.LogDir, now: int | None, progress: Progress
 
 
 def reset_csv_of(native: _offsetlog.LogDir, names: list[str], progress: Progress) -> ResetFile:
-    """Return the file for these groups, or all; what was left out is told to the log."""
+    """Return the file for these groups, or all; log what was left out."""
     found, warnings, unread = native.groups_reset_csv(names, progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)

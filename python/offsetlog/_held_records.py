@@ -138,7 +138,7 @@ def names_of(names: str | Iterable[str], argument: str = "topics") -> list[str]:
 
 
 def told(answer: tuple[list[T], list[str], dict[TopicPartition, Exception]]) -> list[T]:
-    """Return what was found; what was left out is told to the log."""
+    """Return what was found; log what was left out."""
     found, warnings, unread = answer
     for warning in warnings:
         logger.warning("%s", warning)
@@ -172,7 +172,8 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     topic, partition, producer_id
         Whose transaction: see :meth:`LogDir.producers`.
     commit
-        ``True`` commits and ``False`` aborts what the coordinator has not decided; by default only what it decided is done.
+        ``True`` commits and ``False`` aborts a transaction that the coordinator has not decided; by default only its decision is
+        carried out.
     without_state
         End it although no coordinator's record tells how; `commit` must be given.
     dry_run

@@ -1,4 +1,4 @@
-"""What a broker would do with each directory that it finds in its log dirs, and what makes a cluster's topics again."""
+"""Reports what a broker would do with each directory in its log dirs, and how to recreate a cluster's topics."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def identity(
     *paths
         Log dirs, the folder with the metadata, single partition directories. Of several brokers, each is looked at for itself.
     progress
-        Called before each directory in a log dir with the number of those that are done, that of all that are known by then, and the
-        directory; and at the end once more. What it raises ends the work.
+        Called before each directory in a log dir with the number of directories done, the number known by then, and the
+        directory; and once more at the end. An exception it raises ends the work.
     **limits
         As for :meth:`Log.open`.
 
     Returns
     -------
     list of DirectoryIdentity
-        Each log dir in the order given, behind it the directories in it by name. Warnings, and metadata that cannot be read, are told
-        to the logger ``offsetlog``.
+        Each log dir in the order given, behind it the directories in it by name. Warnings, and metadata that cannot be read, are
+        logged by the logger ``offsetlog``.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def metadata_as_commands(
 ) -> str:
     r"""Return a script for ``sh`` that makes a cluster's topics and settings again, with Kafka's own programs.
 
-    Out of the cluster's metadata, where that is among the paths, else of what the directories tell; what nobody knows, and what is
-    left out, stands in comments. With `topics` only those, and nothing else. Changes nothing.
+    Uses the cluster's metadata if it is among the paths, else the directories; what is unknown or left out becomes a comment.
+    With `topics` only those, and nothing else. Changes nothing.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def metadata_as_commands(
     Raises
     ------
     OSError, LogDirError
-        As for :func:`identity`. Metadata that cannot be read is told to the logger ``offsetlog``, and then the directories tell.
+        As for :func:`identity`. Metadata that cannot be read is logged by the logger ``offsetlog``, and the directories are used.
 
     Examples
     --------

@@ -67,11 +67,11 @@ class Log:
     Made by :meth:`Log.open`. Reading takes no lock, makes no file and changes nothing, also beside a running broker or on a
     read-only mount. All offsets are Kafka's; every range has an inclusive start and an exclusive end.
 
-    When a verb that changes a log returns, every later question in this process sees the change, on whichever object it was made and
-    is asked, and so does every scan that begins later: what was deleted or truncated does not come back. Each question is answered
-    from one state of the log. Where another process writes, that is one which the log had between the last look at its directory and
-    the answer: every question looks, but :meth:`get`, :meth:`offset_for_timestamp` and scans with a ``stop``, for which a look is good
-    for about ten milliseconds. :meth:`refresh` looks at once. ``docs/DURABILITY.md`` has the whole rule.
+    When a method that changes a log returns, every later call in this process sees the change, on any object of the log, and so
+    does every scan that begins later: deleted and truncated records do not come back. Each call answers from one state of the
+    log. If another process writes, that is a state between the last look at the directory and the answer: every call looks,
+    except :meth:`get`, :meth:`offset_for_timestamp` and scans with a ``stop``, for which a look is good for about ten
+    milliseconds. :meth:`refresh` looks at once. ``docs/DURABILITY.md`` has the whole rule.
 
     A log is safe to use from several threads. After a fork the child opens the directory again at first use. A log pickles as
     its absolute path and its options, and opens where it is unpickled.
@@ -173,9 +173,9 @@ class Log:
             Kafka's topic settings, as a :class:`LogConfig` or a mapping of their names, for appending. They replace the stored ones
             and are stored beside the data; ``None`` keeps what is stored.
         clock
-            Callable that gives the time in ms since 1970, from which every decision about time comes; default: the wall clock. It is
-            asked once by each call, before anything changes: what it raises ends the call. In a timer's thread nobody is there
-            to be told: there the wall clock counts, and the failure goes to :func:`sys.unraisablehook`.
+            Callable that returns the time in ms since 1970, used for every decision about time; default: the wall clock. Each
+            call asks it once, before anything changes: an exception it raises ends the call. A timer's thread has no caller to
+            raise it in: there the wall clock is used, and the failure goes to :func:`sys.unraisablehook`.
         topic_id
             The topic's id (22 characters), for a partition that has none yet; another id than the stored one is refused.
         clean, recovery_point
@@ -187,9 +187,9 @@ class Log:
             Read segments through memory maps. Faster, and only for copies that nobody writes to: a file that shrinks under
             the map ends the process (SIGBUS).
         **limits
-            Bounds on what damaged or hostile files can make this process do; whatever passes one raises
-            :class:`LimitExceededError` with its name. They hold for appending too: what a reader with the same limits could not
-            read back is refused. So whoever writes with the defaults can be read with the defaults:
+            Bounds on what damaged or hostile files can make this process do; exceeding one raises :class:`LimitExceededError`
+            with its name. They apply to appending too: an append that a reader with the same limits could not read back is
+            refused. So records written with the defaults can be read with the defaults:
 
             * ``max_batch_bytes``: largest batch on disk, in bytes; default 64 MiB.
             * ``max_decompressed_bytes``: largest batch after decompression, in bytes; default 256 MiB.
@@ -367,7 +367,7 @@ class Log:
         return self._scan(None, None, checked_scan(columns=columns, offsets=offsets))
 
     def locate(self, offset: int) -> Location:
-        """Return how a look-up of `offset` goes: the segment, the index entry, the scan from there and the batch found.
+        """Return the steps of a look-up of `offset`: the segment, the index entry, the scan from there and the batch found.
 
         Parameters
         ----------
@@ -430,9 +430,9 @@ class Log:
         isolation_level
             ``"read_committed"`` stops at the last stable offset and leaves out records of aborted transactions.
         limit
-            At most so many records, after all filters.
+            At most this many records, after all filters.
         batch_rows
-            At most so many rows in one Arrow batch; by default 32,768.
+            At most this many rows in one Arrow batch; by default 32,768.
         batch_bytes
             Bytes of keys, values and headers beyond which an Arrow batch is full; by default 512 KiB, which stays in the
             processor's cache. Consumers that pay for each batch want more.
@@ -441,10 +441,10 @@ class Log:
         threads
             How many threads decompress and decode; the order of the records does not depend on it.
         on_corrupt
-            What happens at damaged bytes. ``"raise"``: the records before them are given, then their :class:`CorruptionError` is
-            raised. ``"skip"``: the scan goes on at the next whole batch whose offsets fit, and :attr:`Scan.report` lists what was
-            left out. ``"stop"``: the log ends there in silence, and the report says so. An unfinished end of the active segment
-            is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
+            What happens at damaged bytes. ``"raise"``: the records before them are returned, then their :class:`CorruptionError`
+            is raised. ``"skip"``: the scan continues at the next whole batch whose offsets fit, and :attr:`Scan.report` lists
+            what was left out. ``"stop"``: the log ends there without an error, and the report records it. An unfinished end of
+            the active segment is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
         durable
             Stop at the durable end offset at the moment reading starts, so that nothing is returned that power loss could still take
             away. Only the log's writer knows that offset.
@@ -600,9 +600,9 @@ class Log:
         stop
             End, exclusive; ``None`` is the log end offset as of now.
         max_bytes
-            Aim for at most so many bytes a piece (a single batch may be larger). Default 128 MiB.
+            Aim for at most this many bytes a piece (a single batch may be larger). Default 128 MiB.
         count
-            Instead of `max_bytes`: aim for so many pieces.
+            Instead of `max_bytes`: aim for this many pieces.
 
         Raises
         ------
@@ -632,8 +632,8 @@ class Log:
     def refresh(self) -> None:
         """Look at the directory now, so that every later question sees what other processes have done so far.
 
-        What this process does is seen without it, and most questions look by themselves (see :class:`Log`). For programs that were
-        told by other means that the log has changed.
+        Changes by this process are seen without it, and most calls look by themselves (see :class:`Log`). For programs that learn
+        by other means that the log has changed.
 
         Raises
         ------
@@ -719,7 +719,7 @@ class Log:
         return self._engine().size_bytes()
 
     def close(self) -> None:
-        """Let go of the files. Closing twice is fine; iterators and streams that are already running go on."""
+        """Let go of the files. Closing twice is fine; iterators and streams that are already running continue."""
         self._native = None
 
     def __enter__(self) -> Self:

@@ -1,5 +1,5 @@
 """``LogDir`` and ``WritableLogDir``: one or several log dirs of a broker, opened as one for reading or for appending."""
-# over 600 lines: the documentation of one public class; what it does stands in _topics, _unread and the engine.
+# over 600 lines: the documentation of one public class; its code is in _topics, _unread and the engine.
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ MAX_OPEN_PARTITIONS = 100
 class LogDir:
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
-    Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. Where a partition stands in two of
-    the folders, the longest valid replica is taken. Folders that are no partitions are left out, with a warning in the
-    logger ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends
-    records by topic.
+    Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the
+    folders, the longest valid replica is used. Folders that are no partitions are left out, with a warning in the logger
+    ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records
+    by topic.
 
     After a fork the child opens again; pickles as absolute paths and options.
 
@@ -210,15 +210,15 @@ class LogDir:
             :attr:`BrokerSettings.topic_defaults`, or a mapping of Kafka's names. They are not stored.
         partitioner
             How :meth:`append` routes: ``"default"`` as today's Java producer, ``"round_robin"``, or a callable that is given topic,
-            key, value and the number of partitions, and gives a partition.
+            key, value and the number of partitions, and returns a partition.
         max_open_partitions
             How many partitions are open for appending at a time that nobody holds, default 100; each takes up to seven files.
-            The one that was not used for the longest time is closed, which flushes it.
+            The least recently used one is closed, which flushes it.
         seed
             Makes what is drawn at random (partitions, ids) the same in each run.
         maintain_every
-            Has a thread call :meth:`maintain` each so many seconds (or a :class:`~datetime.timedelta`), until the log dir is closed.
-            What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
+            Has a thread call :meth:`maintain` at this interval in seconds (or a :class:`~datetime.timedelta`), until the log dir
+            is closed. What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
         broker
             Path of the broker's ``server.properties``, for appending and maintaining in a broker's log dir: the layer below the
             cluster's own settings. Elsewhere as `defaults`.
@@ -338,10 +338,10 @@ class LogDir:
     def refresh(self) -> None:
         """Look again at what other processes may have changed.
 
-        Lists the folders: partitions that came are then known, and those not that were removed. Where several folders have a
-        replica of a partition and one of them has changed, the next opening of it chooses again; logs that are open stay where they
-        are. The next question about settings reads the cluster's metadata again. What is made or deleted through this object is
-        known without it. For what logs see, see :class:`Log`.
+        Lists the folders to find added and removed partitions. If several folders have a replica of a partition and one of them
+        has changed, the next opening of it chooses again; open logs keep their replica. The next question about settings reads
+        the cluster's metadata again. What is made or deleted through this object is known without it. For what logs see, see
+        :class:`Log`.
         """
         self._engine().refresh()
 
@@ -414,16 +414,16 @@ class LogDir:
         Parameters
         ----------
         progress
-            Called before each partition with the number of partitions that are done, that of all, and the partition's name, and at the
-            end once more. The partitions that groups have committed offsets of are known, and make that of all grow, when the internal
-            topics are read. What it raises ends the work.
+            Called before each partition with the number of partitions done, the total, and the partition's name, and once more at
+            the end. The total grows when the internal topics have been read and the partitions with committed offsets are known.
+            An exception it raises ends the work.
 
         Raises
         ------
         UnreadPartitionsError
-            Some partitions cannot be read; its ``partial`` has the groups all the same. Of a partition of the topic that is damaged,
-            or holds a record that is no coordinator's or newer than Kafka 4.3's, nothing is told: what stands behind the damage
-            may say otherwise. Where it is the end of a log that cannot be told, the lag is ``None``.
+            Some partitions cannot be read; its ``partial`` has the groups all the same. A partition of the topic that is damaged,
+            or holds a record that is not a coordinator's or is newer than Kafka 4.3's, is not reported: records after the damage
+            may say otherwise. If only the end of a log is unknown, the lag is ``None``.
 
         Examples
         --------
@@ -507,8 +507,8 @@ class LogDir:
         Raises
         ------
         UnreadPartitionsError
-            A partition of the topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's: nothing is told
-            of it; the error's ``partial`` has the ids of the others.
+            A partition of the topic is damaged, or holds a record that is no coordinator's or newer than Kafka 4.3's: it is not
+            reported; the error's ``partial`` has the ids of the others.
 
         Examples
         --------
@@ -539,8 +539,8 @@ class LogDir:
         open_only
             Only producers with an open transaction, the oldest transaction of each partition first.
         progress
-            Called before each partition with the number of partitions that are done, that of all, and the partition's name, and at the
-            end once more. What it raises ends the work.
+            Called before each partition with the number of partitions done, the total, and the partition's name, and once more at
+            the end. An exception it raises ends the work.
 
         Raises
         ------
@@ -569,8 +569,8 @@ class LogDir:
         """Return what keeps records of each partition from being deleted, compacted, or read with ``read_committed``.
 
         By partition: an answer about deletion, one about compaction if it is compacted, and one about reading if
-        ``read_committed`` ends before the log does. Goes by the settings of :meth:`topic_settings`, by Kafka's rules. Nothing is
-        changed.
+        ``read_committed`` ends before the log does. Applies Kafka's rules to the settings of :meth:`topic_settings`. Changes
+        nothing.
 
         Parameters
         ----------
@@ -613,9 +613,9 @@ class LogDir:
         """Return what the cluster's metadata says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
 
         ``__cluster_metadata-0`` is in ``metadata.log.dir`` of a controller or broker; without that setting in the first of its log
-        dirs. The newest snapshot comes first, then the log behind it. Records of a metadata transaction count once it is ended; what
-        a quorum has not committed yet is not told apart. Records of types that are not known, and changes of what is not there, are
-        left out, with a warning in the logger ``offsetlog``.
+        dirs. The newest snapshot comes first, then the log behind it. Records of a metadata transaction count once it has ended;
+        records that the quorum has not committed yet are not distinguished. Records of unknown types, and changes to things that
+        do not exist, are left out, with a warning in the logger ``offsetlog``.
 
         Of a cluster with ZooKeeper it is what the data of one of ZooKeeper's servers says, where that folder (``dataDir``, or the one
         around ``dataDir`` and ``dataLogDir``) is among the paths, or is the `metadata` with which log dirs were opened for appending.
@@ -623,13 +623,13 @@ class LogDir:
         Parameters
         ----------
         show_secrets
-            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``: a
-            broker does not tell them either. What passwords for SCRAM consist of is never returned.
+            Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``:
+            a broker does not return them either. SCRAM credentials are never returned.
 
         Raises
         ------
         CorruptionError, UnsupportedVersionError
-            The log or the snapshot is damaged, or holds a record that is none of the metadata's or newer than Kafka 4.3's.
+            The log or the snapshot is damaged, or holds a record that is not a metadata record or is newer than Kafka 4.3's.
         MetadataFileError, LogDirError
             ZooKeeper's data is damaged; transactions are missing in it, it is another cluster's, or the cluster has moved to KRaft.
 
@@ -654,8 +654,8 @@ class LogDir:
 
         That is without metadata here, or with one of which a part is missing: the logger ``offsetlog`` then has a warning.
 
-        Topic ids decide, where a directory or the topic has none its name. So a topic that was deleted and made again is told apart. A
-        topic that was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
+        Topic ids decide; if a directory or the topic has no id, its name does. So a topic that was deleted and made again is told
+        apart. A topic that was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
 
         Raises
         ------
@@ -675,11 +675,12 @@ class LogDir:
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.
 
-        Damage in one partition hides no other: with ``on_corrupt="raise"`` a reading gives the records before the damage and all
-        records of the other partitions, and at its end raises :class:`UnreadPartitionsError`, whose ``failed`` has the error of each
-        damaged partition and whose ``partial`` what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have given. So
-        it is with a partition that cannot be opened for what stands in its folder; with ``"skip"`` and ``"stop"`` the report
-        lists it. Of a single partition the error is raised as it is, and so is, at once, what the operating system refuses.
+        Damage in one partition hides no other: with ``on_corrupt="raise"`` a read returns the records before the damage and all
+        records of the other partitions, and at its end raises :class:`UnreadPartitionsError`, whose ``failed`` has the error of
+        each damaged partition and whose ``partial`` has what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have
+        returned. The same holds for a partition that cannot be opened because of its folder's contents; with ``"skip"`` and
+        ``"stop"`` the report lists it. For a single partition the error is raised as it is. Errors of the operating system are
+        raised as they are, at once.
 
         Parameters
         ----------
@@ -811,11 +812,11 @@ class LogDir:
                     raise
 
     def topic_settings(self, name: str, *, broker: PathLike | None = None, metadata: PathLike | None = None) -> TopicSettings:
-        """Return what holds for a topic, setting by setting, with the layer that says so.
+        """Return the effective settings of a topic, each with the layer that it comes from.
 
-        In a broker's log dir that is, highest first: the topic's own settings in the cluster, the broker's dynamic settings, the
-        cluster's dynamic defaults, `broker`'s ``server.properties``, Kafka's default. Elsewhere it is what is stored beside the topic,
-        then the `defaults`. What may stand in a layer that is not at hand is ``"unknown"``.
+        In a broker's log dir the layers are, highest first: the topic's own settings in the cluster, the broker's dynamic
+        settings, the cluster's dynamic defaults, `broker`'s ``server.properties``, Kafka's default. Elsewhere they are the
+        settings stored beside the topic, then the `defaults`. A setting that may be in a missing layer is ``"unknown"``.
 
         Parameters
         ----------
@@ -857,7 +858,7 @@ class LogDir:
         return LogConfig.from_dict(dict(self._engine().topic_config(topic_name(name))))
 
     def close(self) -> None:
-        """Let go of the files. Closing twice is fine; of a log dir that was opened for reading, logs and scans made from it go on.
+        """Let go of the files. Closing twice is fine; logs and scans of a log dir that was opened for reading continue.
 
         One that was opened for appending closes all its partitions cleanly, as :meth:`Log.close`, those too that somebody has from
         :meth:`log`. Calls of other threads that run meanwhile end before, or raise :class:`LogClosedError`.

@@ -120,7 +120,7 @@ class ScramCredential(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """What the metadata log says of a cluster, or ZooKeeper's data, whose transactions stand for offsets."""
+    """A cluster's metadata, from its metadata log, or from ZooKeeper's data with transaction numbers as offsets."""
 
     end_offset: int
     """The first offset of the metadata log that is not in it."""
@@ -137,7 +137,7 @@ class MetadataImage(NamedTuple):
     brokers, ``"broker-logger"``, ``"client-metrics"``, ``"group"``. Secrets are ``"[hidden]"`` unless they were asked for. Of
     ZooKeeper's data those of topics and brokers, without passwords."""
     removed_topics: tuple[tuple[str, str], ...]
-    """Name and id of topics whose removal stands behind the snapshot; it forgets those before."""
+    """Name and id of topics whose removal is in the log after the snapshot; the snapshot has no earlier ones."""
     acls: tuple[AccessControlEntry, ...] = ()
     """Who may do what. Not read from ZooKeeper's data, as are the next two."""
     client_quotas: tuple[ClientQuota, ...] = ()
@@ -162,7 +162,7 @@ class Stray(NamedTuple):
 
 
 def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataImage | None:
-    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    """Return what the compiled module found as the public values; log what was left out."""
     found = native.metadata(show_secrets=show_secrets)
     if found is None:
         return None
@@ -173,7 +173,7 @@ def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataIma
 
 
 def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
-    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    """Return what the compiled module found as the public values; log what was left out."""
     found = native.strays()
     if found is None:
         return None

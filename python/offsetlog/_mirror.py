@@ -148,7 +148,7 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
 
     The batches keep their bytes, so offsets, leader epochs, producers, transactions and markers too. Topic ids, the topics' own
     settings and the groups' committed offsets are copied as well. The directory is a log dir: read it, serve it, or restore from it
-    at any moment. A call goes on where the directory ends, whatever ended the one before.
+    at any moment. A call continues where the directory ends, however the previous one ended.
 
     Trouble with brokers raises nothing: they are asked again, and events tell. A copy that diverged from its leader is cut, and what
     is cut is kept in ``offsetlog-cut``.
@@ -163,15 +163,16 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
         Names, or patterns in which ``*`` stands for any characters and ``?`` for one; new topics too. Empty: all but the internal
         ones. Internal topics are copied only if they are named.
     once
-        Return when every partition has reached the high watermark that it had when it was first asked. Otherwise the call returns
-        only by what a callback raises, or by ``KeyboardInterrupt``.
+        Return when every partition has reached the high watermark that it had when it was first asked. Otherwise only an
+        exception of a callback, or ``KeyboardInterrupt``, ends the call.
     config
         Settings of Kafka's clients by name, such as ``security.protocol``, or the path of a ``client.properties``. A key that a
         mirror does not know is refused.
     follow_deletes
         Delete here what the source deletes: records below its log start offset, with the segments that hold no others, and topics,
         with the groups' offsets in them, that looks at several brokers do not show for a minute, or show with another id. No topic is
-        deleted while the source shows none of the topics that were copied before. What is deleted cannot be had again; events tell.
+        deleted while the source shows none of the topics that were copied before. Deleted data cannot be recovered; events report
+        it.
     groups
         Whether the groups' committed offsets are copied.
     fetch_max_bytes
@@ -181,8 +182,8 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
     give_up_ms
         With `once`: milliseconds after which a partition that does not answer is given up. The report says so.
     progress
-        Called several times a second. What it raises ends the mirror: what was copied is on the disk and the directory closed before
-        it is raised.
+        Called several times a second. An exception it raises ends the mirror: before it propagates, the copied data is on the
+        disk and the directory is closed.
     event
         Called for each event. What it raises ends the mirror, too.
 

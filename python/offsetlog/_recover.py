@@ -1,4 +1,4 @@
-"""``recover``: a log that was not closed cleanly, or is damaged, made one that can be appended to."""
+"""``recover``: repairs a log that was not closed cleanly, or is damaged, so that it can be appended to."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["recover"]
 def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = False) -> RecoveryReport:
     """Make a log that was not closed cleanly, or is damaged, one that can be appended to.
 
-    Reads the segments whole, cuts them at the first bytes that are no batch, with everything behind, and makes indexes, leader
-    epochs and producer snapshots again. What is cut is kept in the folder ``offsetlog-cut`` of the partition directory.
-    Opening with mode ``"a"`` does the same where only an unfinished end has to be cut; where whole batches stand behind the
-    damage it refuses, and this call is what cuts them (a broker does so without asking).
+    Reads the segments whole, cuts them at the first bytes that are not a batch, with everything after, and rebuilds indexes,
+    leader epochs and producer snapshots. The cut bytes are kept in the folder ``offsetlog-cut`` of the partition directory.
+    Opening with mode ``"a"`` does the same where only an unfinished end has to be cut; if whole batches follow the damage it
+    refuses, and only this call cuts them (a broker does so without asking).
 
     Parameters
     ----------

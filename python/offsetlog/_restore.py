@@ -67,7 +67,7 @@ class RestoredPartition(NamedTuple):
     log_end_offset: int | None
     """Offset, exclusive, up to which it is restored; ``None`` where damage hides where the log ends."""
     is_cut: bool
-    """Whether the log goes on behind that, because of `until` or `ends`."""
+    """Whether the log continues after that, because of `until` or `ends`."""
     bytes: int
     """Bytes of the segments that are read, at most."""
     newest_timestamp: int | None
@@ -75,8 +75,8 @@ class RestoredPartition(NamedTuple):
     leader_epoch: int | None
     """The greatest leader epoch of the source."""
     leader_epoch_max: int | None
-    """The greatest leader epoch of the new log, where the target's cluster would not take those of the source: they are then counted
-    anew, from 0 on. ``None``: they are kept."""
+    """The greatest leader epoch of the new log, where the target's cluster would not take those of the source: they are then
+    renumbered, from 0 on. ``None``: they are kept."""
     records: int | None
     """Records that were restored, control records aside; ``None`` if none were to be now."""
     losses: tuple[Loss, ...]
@@ -158,10 +158,10 @@ def restore(  # noqa: PLR0913  # one parameter a choice
 ) -> RestoreReport:
     """Restore topics from a dead broker's disks, records with their offsets, times, headers, producers and transactions.
 
-    Of several replicas of a partition the one is taken whose leader epoch is greatest, and of those the longest. If its disk fails
-    while it is read, the next best is taken, whole, and a warning says what it has less. What is damaged is left out, as
-    :func:`salvage` does it, and reported. Each partition appears whole or not at all, and every byte is read back before that. What
-    is there already, record for record, is left: a restore that was killed goes on when it is called again.
+    Of several replicas of a partition, the one with the greatest leader epoch is used, and of those the longest. If its disk
+    fails while it is read, the next best is used, whole, and a warning says what it lacks. Damage is left out, as by
+    :func:`salvage`, and reported. Each partition appears whole or not at all, and every byte is read back before that. A
+    partition that is already there, record for record, is kept: a restore that was killed continues when it is called again.
 
     With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
     never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist

@@ -130,10 +130,10 @@ def salvage(
     headers, each batch its producer and its leader epoch, so a broker opens the new log, and consumers go on in it. Messages of magic
     0 and 1 become magic 2.
 
-    What an earlier :func:`recover` cut off, and kept in the folder ``offsetlog-cut``, comes back where damage left a hole in the log,
-    and behind the end of the log. It never takes the place of offsets that the log has, or had and removed. The report lists what
-    came back and what did not. If the log dir's high watermark, in ``replication-offset-checkpoint`` beside `source`, is beyond the
-    end of the new log, what is between them is reported as lost.
+    Batches that an earlier :func:`recover` cut off and kept in the folder ``offsetlog-cut`` are restored where damage left a hole
+    in the log, and after the end of the log. They never replace offsets that the log has, or had and removed. The report lists
+    what was restored and what was not. If the log dir's high watermark, in ``replication-offset-checkpoint`` beside `source`, is
+    beyond the end of the new log, what is between them is reported as lost.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``Scan``: a range of records as Python objects or as an Arrow stream, made anew each time it is read."""
+"""``Scan``: a range of records as Python objects or as an Arrow stream; each read starts again."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Scan:
         """What the reading that was begun last has left out so far, with ``on_corrupt`` ``"skip"`` or ``"stop"``.
 
         May be asked while that reading runs (it reads a little ahead) and after it, however it was read: iterated, as Arrow,
-        counted. Each reading reports anew. Empty before the first one, and in a scan that was unpickled.
+        counted. Each reading starts a new report. Empty before the first one, and in a scan that was unpickled.
 
         Examples
         --------
@@ -211,11 +211,11 @@ class Scan:
         systems and systems that tell nothing. The interpreter is free meanwhile, and Ctrl-C wakes it. Of several partitions those that
         have something are read in their order.
 
-        When `timeout_ms` has passed the loop ends, but not the iterator: the next loop over it goes on where that one was. So it
-        does after an ``OffsetOutOfRangeError``, at the offset that the error names. Any other error ends it.
+        When `timeout_ms` has passed the loop ends, but not the iterator: the next loop over it continues where that one was. It
+        also continues after an ``OffsetOutOfRangeError``, at the offset that the error names. Any other error ends it.
 
         The filters of the scan hold; ``stop`` and ``limit`` end it. With ``read_committed`` records come when their transaction has
-        ended. What cannot be read goes by ``on_corrupt``, and :attr:`report` lists it for all that was read.
+        ended. Damage is handled by ``on_corrupt``, and :attr:`report` lists it for everything that was read.
 
         Parameters
         ----------
@@ -227,10 +227,10 @@ class Scan:
         Raises
         ------
         OffsetOutOfRangeError
-            A log was cut below what was read (``requested`` is above ``log_end_offset``): drop what you have of that log, which is at
-            ``path``, from ``log_end_offset`` on, and read on from the same iterator, which goes on there, and you have each record
-            once. Or retention deleted what comes next (``requested`` is below ``log_start_offset``): it goes on at the log start
-            offset, and nothing is to be dropped.
+            A log was cut below what was read (``requested`` is above ``log_end_offset``): drop your records of that log, which is
+            at ``path``, from ``log_end_offset`` on, and keep reading from the same iterator. It continues there, and you have
+            each record once. Or retention deleted the next records (``requested`` is below ``log_start_offset``): it continues at
+            the log start offset, and nothing is to be dropped.
         FileNotFoundError
             A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
         ConfigError

@@ -43,13 +43,13 @@ class BrokerSettings(NamedTuple):
     """
 
     topic_defaults: LogConfig
-    """What holds for topics that do not set it themselves."""
+    """Defaults for topics that do not set them."""
     log_dirs: tuple[str, ...]
     """``log.dirs``, or else ``log.dir``, or else Kafka's own default."""
 
     @classmethod
     def read(cls, path: PathLike) -> BrokerSettings:
-        """Read a ``server.properties``; what is not about storage is passed over.
+        """Read a ``server.properties``; ignore settings that are not about storage.
 
         Of several names for one setting the one that Kafka prefers counts: ``log.retention.ms`` before ``.minutes`` before
         ``.hours``, ``log.roll.ms`` before ``log.roll.hours``, ``log.dirs`` before ``log.dir``.
@@ -72,7 +72,7 @@ class BrokerSettings(NamedTuple):
 
 
 def partition_for(key: Buffer, partitions: int) -> int:
-    """Return the partition to which every Java producer sends a key, in a topic of so many partitions.
+    """Return the partition to which every Java producer sends a key, in a topic with this many partitions.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ class Topics:
             There is no such topic or partition; or some of the topic's partitions are missing here, so that nobody can say
             where a key belongs.
         ConfigError
-            The caller's partitioner gave a number that is none.
+            The caller's partitioner returned a number that is not a partition.
 
         Notes
         -----
@@ -287,7 +287,7 @@ class Topics:
                 among = appender.partition_count(name)
                 chosen = _given(by(name, checked_key, checked_value, among), among)
             appended = appender.append(name, checked_value, checked_key, *rest, chosen, among, named, *options)
-            # Else another process has made the topic anew, with another number of partitions.
+            # Otherwise another process has recreated the topic with another number of partitions.
             if appended is not None:
                 return appended
 
@@ -319,8 +319,8 @@ class Topics:
         ``internal``, unless `internal_topics` of :meth:`LogDir.open` names them.
 
         Partitions that were made and never used cost a look at their directory; others are opened, and closed again beyond
-        `max_open_partitions`. One that fails does not keep the others from their turn: see ``failed`` of the report. Appends and
-        readers go on meanwhile. To have it done in the background: `maintain_every` of :meth:`LogDir.open`.
+        `max_open_partitions`. If one fails, the others are still maintained: see ``failed`` of the report. Appends and readers
+        continue meanwhile. To have it done in the background: `maintain_every` of :meth:`LogDir.open`.
         """
         if config is not None and topics is None:
             refuse("config", config, "is for some topics only: give topics too")

@@ -46,7 +46,7 @@ class Transaction(NamedTuple):
     client_transaction_version: int | None
     """The client's ``transaction.version``, where the record has it."""
     partition: int
-    """Partition of ``__transaction_state`` in which the record stands."""
+    """Partition of ``__transaction_state`` that holds the record."""
     offset: int
     """Its offset there."""
 
@@ -62,7 +62,7 @@ class Transaction(NamedTuple):
 
 
 def transactions_of(native: _offsetlog.LogDir) -> list[Transaction]:
-    """Return what the compiled module found as the public values; what was left out is told to the log."""
+    """Return what the compiled module found as the public values; log what was left out."""
     found, warnings, unread = native.transactions()
     for warning in warnings:
         logger.warning("%s", warning)

@@ -69,7 +69,7 @@ class Upkeep:
                 logger.exception("upkeep failed; it is tried again in %s s", self._seconds)
             else:
                 _tell(report)
-            # Not held while it sleeps: a log dir that nobody has any more goes.
+            # Not held while it sleeps, so that an unused log dir can be freed.
             del log_dir
 
 

@@ -95,7 +95,7 @@ class OldRecord(NamedTuple):
     offset: int
     """Position of its entry in the partition, in bytes; the messages of a compressed set share one."""
     next_offset: int
-    """From where a consumer that has it goes on: behind the entry; within a compressed set, at its beginning again."""
+    """Where a consumer that has it continues: after the entry; within a compressed set, at the set's beginning again."""
     value: bytes
     """The payload."""
 
@@ -142,7 +142,7 @@ class FetchResult(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """The header of one batch, and where it stands."""
+    """The header of one batch, and its position."""
 
     base_offset: int
     """First offset, inclusive. In magic 0 and 1 of a single message: its offset."""
@@ -221,7 +221,7 @@ class Location(NamedTuple):
     batch: BatchInfo | None
     """The batch that covers `offset`; ``None`` when compaction removed it."""
     text: str
-    """The steps as text: what ``str()`` gives."""
+    """The steps as text: what ``str()`` returns."""
 
     def __str__(self) -> str:
         return self.text

@@ -251,8 +251,8 @@ class WritableLog(Log):
     ) -> AppendInfo:
         """Append an encoded batch as a leader does: it gives offsets and epoch and checks what a broker checks of a producer.
 
-        A batch that is compressed as the settings want keeps its bytes but for offset and epoch; one of magic 0 or 1, or
-        compressed otherwise, is encoded anew.
+        A batch that is compressed as the settings want keeps its bytes except offset and epoch; one of magic 0 or 1, or
+        compressed otherwise, is re-encoded.
 
         Parameters
         ----------
@@ -279,8 +279,8 @@ class WritableLog(Log):
     def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
 
-        Gaps before and between batches are fine. They are not unpacked: what is in a batch may be above ``max_decompressed_bytes``
-        and ``max_headers``, and is then read with higher ones only.
+        Gaps before and between batches are fine. They are not unpacked: a batch's contents may exceed ``max_decompressed_bytes``
+        and ``max_headers``, and are then readable only with higher limits.
 
         Parameters
         ----------
@@ -397,13 +397,13 @@ class WritableLog(Log):
     def truncate_to(self, offset: int) -> bool:
         """Take the records from `offset` on away, and return whether there were any.
 
-        Where `offset` lies inside a batch the whole batch goes: its lower records too, and the next append still gets `offset`.
+        If `offset` is inside a batch, the whole batch is deleted, its lower records too; the next append still gets `offset`.
         Compare with :meth:`batches` before, where that matters.
         """
         return self._writing().truncate_to(integer("offset", offset, minimum=0))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Take all records away and go on at `offset`, as a follower whose leader has nothing older."""
+        """Delete all records and continue at `offset`, as a follower whose leader has nothing older."""
         self._writing().truncate_fully_and_start_at(
             integer("offset", offset, minimum=0),
             None if log_start_offset is None else integer("log_start_offset", log_start_offset, minimum=0),
@@ -475,7 +475,7 @@ class WritableLog(Log):
         leader_epoch, flush
             As for :meth:`append`; with `flush`, all rows are on the disk when this returns.
         batch_bytes
-            The rows become batches of at most so many bytes before compression, and of what ``max.message.bytes`` and
+            The rows become batches of at most this many bytes before compression, and of what ``max.message.bytes`` and
             ``segment.bytes`` allow. A larger record is a batch of its own.
         preserve_offsets
             A restore: each row keeps the offset of its column ``offset`` (int64, ascending, from the log end offset on), and the
@@ -513,8 +513,8 @@ class WritableLog(Log):
 
         Each batch is appended whole or not at all. Between two of them only the disk, Ctrl-C, or another thread that closes
         the log or changes its settings can end the work; the batches before then stay, and a note of the exception says how
-        many rows those are and at which offsets. Batches that other threads append meanwhile may stand between those of this
-        call. The interpreter is free while rows are read, encoded and written.
+        many rows those are and at which offsets. Batches that other threads append meanwhile may be between those of this call.
+        The interpreter is free while rows are read, encoded and written.
 
         Examples
         --------
@@ -552,7 +552,7 @@ class WritableLog(Log):
         Parameters
         ----------
         source
-            A log opened in any mode. What is appended to it meanwhile is left out.
+            A log opened in any mode. Records appended to it meanwhile are left out.
         start
             First offset of `source`, the first one of a batch; its log start offset by default.
         preserve_offsets
@@ -568,11 +568,11 @@ class WritableLog(Log):
         Raises
         ------
         ConfigError
-            `start` is inside a batch, or a batch has magic 0 or 1: :func:`convert` makes such directories new.
+            `start` is inside a batch, or a batch has magic 0 or 1: :func:`convert` rewrites such directories.
         UnexpectedAppendOffsetError
             With `preserve_offsets`, offsets below the log end offset.
         CorruptionError, OffsetOutOfRangeError, OSError
-            As for reading `source`; what was appended until then stays.
+            As for reading `source`; the records appended until then stay.
 
         Notes
         -----
@@ -610,7 +610,7 @@ class WritableLog(Log):
         only: Upkeep | Iterable[Upkeep] = UPKEEP,
         config: LogConfig | Mapping[str, SettingValue] | None = None,
     ) -> MaintainReport:
-        """Do what is due now, once; appends and readers go on meanwhile.
+        """Do the upkeep that is due now, once; appends and readers continue meanwhile.
 
         Parameters
         ----------

@@ -18,8 +18,8 @@ __all__ = ["zookeeper_node"]
 def zookeeper_node(folder: PathLike, node: str, *, show_secrets: bool = False, **limits: Unpack[Limits]) -> bytes:
     """Return the data of one node out of the data directory of a ZooKeeper server, dead or running.
 
-    What the newest snapshot and the transactions behind it make of it, byte for byte. In the place of passwords, and of settings that
-    are not known, ``[hidden]`` stands; where settings cannot be read, in the place of all data.
+    Uses the newest snapshot and the transactions after it, byte for byte. ``[hidden]`` replaces passwords and unknown settings;
+    if settings cannot be read, it replaces all data.
 
     Parameters
     ----------

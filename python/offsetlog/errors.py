@@ -280,7 +280,7 @@ class ReadOnlyLogError(ConfigError, AttributeError):
 
 
 class LogClosedError(OffsetLogError, ValueError):
-    """A ``Log`` or ``LogDir`` was used after ``close()``. Iterators that were already running go on: they own their files."""
+    """A ``Log`` or ``LogDir`` was used after ``close()``. Iterators that were already running continue: they own their files."""
 
 
 class RecordRejectedError(OffsetLogError, ValueError):
@@ -332,7 +332,7 @@ class TransactionCoordinatorFencedError(ProducerFencedError):
 
 
 class UnreadPartitionsError(OffsetLogError):
-    """Of many partitions some could not be read. What the others say is here, so that one damaged partition hides no other.
+    """Some of many partitions could not be read. The results of the others are here: one damaged partition hides no other.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ class LogLockedError(OffsetLogError):
 
 
 class LogPoisonedError(OffsetLogError):
-    """An earlier failure left the files in a state that is not known. Reads go on; open the log again to append, which recovers it."""
+    """An earlier failure left the files in an unknown state. Reads continue; open the log again to append, which recovers it."""
 
 
 class ForkedLogError(OffsetLogError):

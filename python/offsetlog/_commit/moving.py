@@ -1,8 +1,9 @@
-"""One partition of a commit: its staged records published, what is there already found, what is there taken back.
+"""Publishes the staged records of one partition of a commit, finds those already published, and takes them back.
 
-Batches are known by their sizes and checksums, which stay what they are when a batch gets its offset and epoch. Staged records are
-copied, or their segments renamed into the log where they are large enough; the engine then leaves a note beside them with what their
-batches are, before it changes the first one, so that a commit that comes next knows them in whatever state it finds the files.
+Batches are recognised by their sizes and checksums, which do not change when a batch gets its offset and epoch. Staged records
+are copied, or their segments renamed into the log where they are large enough; the engine then leaves a note beside them with
+what their batches are, before it changes the first one, so that the next commit recognises them in whatever state it finds the
+files.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["Patience", "Superseded", "digest", "holding", "move_to", "opened", "
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
 _FIRST_WAIT, _MOST_WAIT = 0.02, 0.5
-# How the engine names what lets a write go on that others' replicas hinder.
+# How the engine names the option that allows a write in spite of other replicas.
 _ANYWAY = "single_replica=True or --single-replica does it anyway"
 
 
@@ -94,7 +95,7 @@ def move_to(
         try:
             still()
         except Superseded:
-            # Whoever takes the commit back has looked here before this was there.
+            # The process that takes the commit back looked here before these records were there.
             _cut(log, before)
             raise
         log.flush()
@@ -138,11 +139,11 @@ def why_not(commit: Commit, target: CommitTarget) -> str | None:
 
 
 def _may_have(commit: Commit, target: CommitTarget) -> bool:
-    """Whether something of a commit may be in a partition; who is about to publish something there looks at the note again."""
+    """Whether records of a commit may be in a partition; a process that is about to publish there looks at the note again."""
     try:
         check(commit, target)
     except LogDirError:
-        # What was published there went with it.
+        # The records published there were deleted with it.
         return False
     with Log.open(target.directory) as log:
         return log.log_end_offset > target.start
@@ -162,7 +163,7 @@ def opened(directory: str, patience: Patience, failed: threading.Event | None, c
     Raises
     ------
     ClusterError
-        Others have replicas of the partition, and the commit is not to go on in spite of them; the text names Spark's option.
+        Others have replicas of the partition, and the commit must not continue in spite of them; the text names Spark's option.
     OSError
         The cluster's metadata, which told of that when the commit began, is not there.
     """
@@ -190,7 +191,7 @@ def opened(directory: str, patience: Patience, failed: threading.Event | None, c
 
 
 def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tuple[bool, str | None]:
-    """Return whether what stands behind the start of a commit is its own alone; or why it can be neither taken back nor left."""
+    """Return whether only a commit's own records follow its start; or why they can be neither taken back nor left."""
     end = log.log_end_offset
     if end <= target.start:
         return False, None
@@ -247,13 +248,13 @@ def _copy(log: WritableLog, path: Path, skip: int, preserve_offsets: bool) -> in
 def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
     """Return how many of the batches, the first ones, a commit that died has published.
 
-    Somebody else may have appended since: ours stand in their order among others, each known by its size and checksum. What was
-    deleted since from the start of the log was published.
+    Another program may have appended since: our batches are among others, in order, each recognised by its size and checksum.
+    Batches deleted since from the start of the log had been published.
     """
     try:
         expected = _expected(target)
     except FileNotFoundError:
-        # All of it is there: what was staged may be gone.
+        # All of it is there: the staged files may be gone.
         if target.marks and log.log_start_offset <= target.start and _begins_with(log, target):
             return target.batches
         raise
@@ -297,7 +298,7 @@ def _kept_there(log: Log, target: CommitTarget, expected: list[Print]) -> int:
 
 
 def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
-    """Count offsets through staged logs, each of which begins anew at 0."""
+    """Count offsets through staged logs, each of which restarts at 0."""
     shift, before = 0, -1
     for each in expected:
         if each.last_offset <= before:
@@ -340,7 +341,7 @@ def _gone(path: Path, found: int, expected: int) -> FileNotFoundError:
 def _staged_prints(path: Path) -> Iterator[Print]:
     noted = moving_note(str(path))
     if noted is not None:
-        # The files themselves are numbered anew by now, or moved.
+        # The files themselves have new offsets by now, or were moved.
         next_offset = 0
         for size_bytes, crc, last_offset_delta in noted:
             yield Print(size_bytes, crc, next_offset, next_offset + last_offset_delta)

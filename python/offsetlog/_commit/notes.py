@@ -1,7 +1,7 @@
 """Notes of commits: the small files of a log dir that say what a write of several partitions has published, or is about to.
 
 A note is one file, ``offsetlog-commit-….json``, which brokers leave alone. It is written before the first record of a commit is
-published, and again when the last one is; how records are published is told in :mod:`offsetlog._commit.publishing`. The form
+published, and again when the last one is; how records are published is described in :mod:`offsetlog._commit.publishing`. The form
 of the file is known here and nowhere else.
 """
 
@@ -35,7 +35,7 @@ VERSION = 1
 VERSIONS = (0, VERSION)
 PREFIX = "offsetlog-commit-"
 LOCK = "offsetlog-commits.lock"
-# Ends the name of a note that waits beside the one that stands.
+# Ends the name of a note that waits beside the current one.
 READY = ".ready"
 # In each log dir in which something was published.
 LOG_DIR_ID = "offsetlog-log-dir.id"
@@ -86,7 +86,7 @@ class Commit(NamedTuple):
     """Whether all is published. Else the commit failed or died, or is at work."""
     preserve_offsets: bool
     keep: bool
-    """Whether the note stays when all is published, as the name may come again."""
+    """Whether the note is kept when all is published, because the name may be used again."""
     targets: tuple[CommitTarget, ...]
     time: int = -1
     """When it was noted what is to be published, in ms since 1970."""
@@ -95,7 +95,7 @@ class Commit(NamedTuple):
     is_undoing: bool = False
     """Whether what was published is being taken back, as the rest cannot be published."""
     has_failed: bool = False
-    """Whether a job without a name was told that it failed, though what it published could not be taken back."""
+    """Whether a job without a name failed with an error, though its published records could not be taken back."""
     single_replica: bool = False
     """Whether partitions with other replicas are written all the same."""
     metadata: str | None = None
@@ -142,7 +142,7 @@ def commits(path: str | os.PathLike[str]) -> list[Commit]:
 
 
 def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool = False) -> Commit:
-    """Remove the note of a name, and return it. The name may then be used anew; records that are published stay.
+    """Remove the note of a name, and return it. The name may then be used again; published records stay.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
     name
         As the note has it, or without the word ``job`` or ``query`` before it.
     unfinished
-        Also where not all is published: what is not is dropped, with the files it would have come from.
+        Even if not all is published: the rest is dropped, with its staged files.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def standing(log_dir: str, note: Commit) -> Iterator[Callable[[], bool]]:
 
 
 def remove(log_dir: str, name: str) -> None:
-    """Remove the note of a name that does not come again."""
+    """Remove the note of a name that is not used again."""
     path = Path(log_dir, note_name(name))
     # Without its note nobody would remove it.
     path.with_suffix(READY).unlink(missing_ok=True)
@@ -316,12 +316,12 @@ def write(log_dir: str, note: Commit) -> None:
 
 
 def make_ready(log_dir: str, note: Commit) -> None:
-    """Write a note that :func:`put_ready` can put in the place of the one that stands, however full the disk is by then."""
+    """Write a note that :func:`put_ready` can put in the place of the current one, however full the disk is by then."""
     _write(Path(log_dir, note.file_name).with_suffix(READY), note, is_durable=False)
 
 
 def put_ready(log_dir: str, name: str) -> bool:
-    """Put the note that was made ready in the place of the one that stands, durable when this returns. It needs no room.
+    """Put the note that was made ready in the place of the current one, durable when this returns. It needs no room.
 
     Returns ``False`` where none was made ready.
     """
@@ -465,7 +465,7 @@ def _parsed(path: Path) -> Commit | None:
 
 
 def _changed(path: Path) -> int:
-    """Return when a note was written that does not say so itself, in ms since 1970; 0 where it has gone since."""
+    """Return when a note without a time was written, in ms since 1970; 0 if it was removed since."""
     try:
         return path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
@@ -490,7 +490,7 @@ def _parse(path: Path, text: bytes) -> Commit:
             time=int(fields["time"]) if "time" in fields else _changed(path),
             contents=None if contents is None else tuple((str(topic), int(count), str(digest)) for topic, count, digest in contents),
             is_undoing=bool(fields.get("undoing", False)),
-            # Of a name that comes again it means nothing; older versions noted it there all the same.
+            # Means nothing for a name that may be used again; older versions recorded it there all the same.
             has_failed=bool(fields.get("failed", False)) and not fields["keep"],
             single_replica=bool(fields.get("single_replica", False)),
             metadata=None if fields.get("metadata") is None else str(fields["metadata"]),

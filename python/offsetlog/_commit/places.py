@@ -1,7 +1,7 @@
-"""Where a commit publishes: whether it is still the place that the records were for.
+"""Checks that a commit publishes where its records were meant to go.
 
-A partition may be gone or made anew, its log dir not mounted, and the cluster's metadata, which says who else has a replica, not at
-hand.
+A partition may be gone or recreated, its log dir may not be mounted, and the cluster's metadata, which names the other replicas,
+may be missing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def check(commit: Commit, target: CommitTarget) -> None:
     Raises
     ------
     LogDirError
-        It is gone, or its topic was made anew: what was published there went with it.
+        It is gone, or its topic was recreated: the records published there were deleted with it.
     OSError
         Its disk cannot be read, or its log dir is not the one that was there: what was published there may come back.
     """
@@ -109,7 +109,7 @@ def check(commit: Commit, target: CommitTarget) -> None:
 
 
 def check_log_dirs(commit: Commit, topic: str | None = None) -> None:
-    """Refuse to go on with a commit, or to make its topics anew, while a log dir in which it was to publish is not there.
+    """Refuse to continue a commit, or to recreate its topics, while a log dir in which it was to publish is missing.
 
     Raises
     ------

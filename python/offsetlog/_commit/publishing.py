@@ -1,18 +1,19 @@
-"""How staged records become part of their logs, each once, whatever fails or dies in between.
+"""Publishes staged records into their logs, each once, whatever fails or dies in between.
 
 A note in the log dir (:mod:`offsetlog._commit.notes`), one for each name of a job, says what a commit is about to do before it does
-anything, and that it is done afterwards. What failed or died in between is finished by whoever uses the name next, and by the next
-commit of any name on the log dir: the note names the staged logs and where each log ended, and the batches that are there already are
-found by their checksums. Before the note is written nothing is published; what was staged then is nobody's.
+anything, and that it is done afterwards. An interrupted commit is finished by the next use of its name, and by the next commit of
+any name on the log dir: the note names the staged logs and where each log ended, and the batches that are there already are found
+by their checksums. Before the note is written nothing is published; records staged until then belong to nobody.
 
 Order: tasks close their staged logs (durable) - note «publishing» (durable) - batches copied or their segments renamed, several
 partitions at once, each log flushed - note «published» (durable) - staged logs removed.
 
-What can never be finished, as staged files are gone or a partition refuses them for good, is taken back when the same name comes
-again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind - note removed. A job
-without a name cannot come again, so its own failing commit takes back what it has published; where it cannot, it puts a note in place
-that was made ready before, by which the same records are known again. One job that comes again claims that note. Work on a partition
-is done by who holds its lock and has looked at the note again since; notes change and are claimed under a lock of their own.
+A commit that can never be finished, because staged files are gone or a partition refuses them for good, is taken back when the
+same name is used again: note «undoing» (durable) - each log cut to where it ended, unless another program has written behind -
+note removed. A job without a name cannot come again, so its own failing commit takes back what it has published; where it cannot,
+it puts a prepared note in place, by which the same records are recognised. One job that is run again claims that note. Only a
+process that holds a partition's lock and has looked at the note again since works on it; notes are changed and claimed under a
+lock of their own.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ __all__ = ["Contents", "commit", "finish", "needed_jobs", "settled", "undo"]
 
 logger = logging.getLogger("offsetlog")
 
-# Copying and syncing of one partition go on while another one's wait for the disk.
+# One partition is copied and synced while another one waits for the disk.
 PARTITIONS_AT_ONCE = 4
 # Open logs, of five files each, while they are taken back.
 HELD_AT_ONCE = 64
@@ -88,16 +89,16 @@ def commit(
     log_dir
         Where the note is kept: one of the log dirs, always the same.
     name, sequence
-        What is committed. Under a name, a commit that was done (of a lower or the same sequence) is not done again: what is staged is
-        dropped, and a warning logged.
+        What is committed. Under a name, a commit that was done (of a lower or the same sequence) is not done again: the staged
+        records are dropped, and a warning is logged.
     staged
         In the order in which they are to stand in each log.
     contents
-        What is staged. A batch job that comes again under its name must have the same.
+        What is staged. A batch job that is run again under its name must have the same.
     preserve_offsets
         Records keep the offsets that they are staged with.
     keep
-        Whether the name may come again: its note stays.
+        Whether the name may be used again: its note is kept.
     single_replica
         Whether partitions of which other brokers have replicas are written all the same.
     metadata
@@ -221,7 +222,7 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
         Another program has written behind it: nothing is taken back then, unless it wrote in this very moment, in a partition
         that is not held from the look to the end: beyond the first 64, or one in which nothing was and somebody else was at work.
     LogLockedError, OSError
-        A partition could not be written; the next commit goes on.
+        A partition could not be written; the next commit continues.
     """
     first, others = note.targets[:HELD_AT_ONCE], list(note.targets[HELD_AT_ONCE:])
     with ExitStack() as stack:
@@ -240,7 +241,7 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
             with _wanted(log_dir, taken) as still:
                 impossible = [_taken_back(taken, target, still, patience) for target in others]
         except Superseded:
-            # Another process has taken it back, and the name may have come again.
+            # Another process has taken it back, and the name may have been used again.
             return True
     if any(impossible):
         message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(filter(None, impossible))}"
@@ -295,7 +296,7 @@ def settled(log_dir: str, name: str, lock_seconds: float | None = None) -> Commi
 
 
 def _settle(log_dir: str, before: Commit, patience: Patience, progress: Progress | None) -> Commit | None:
-    """Finish or take back a commit of a name that comes again; return its note, if one stays, which is published then."""
+    """Finish or take back a commit of a name that is used again; return its note, if one is kept, which is published then."""
     # Nothing more is published while a part of it is not at hand.
     check_log_dirs(before)
     if not before.is_undoing:
@@ -343,9 +344,9 @@ def _readable(log_dir: str) -> Iterator[Commit]:
 def _claimed_twin(
     log_dir: str, given: tuple[tuple[str, int, str], ...], as_given: Callable[[Commit], Commit], patience: Patience
 ) -> Commit | None:
-    """Remove and return the note of a nameless job that was told it failed, has the same contents, and is published by now.
+    """Remove and return the note of a nameless job that failed with an error, has the same contents, and is published by now.
 
-    Its records stand for those of one job that comes again: of several with the same contents, one gets the note.
+    Its records count as those of one job that is run again: of several with the same contents, one gets the note.
     """
     while True:
         twins = (note for note in _readable(log_dir) if note.has_failed and not note.keep and note.contents == given)
@@ -368,7 +369,7 @@ def _claimed(log_dir: str, failed: Commit) -> bool:
         except OSError as error:
             if note_of(log_dir, failed.name) is not None:
                 raise
-            # If this commit failed here, its job would come again and find no note.
+            # If this commit failed here, its job would be run again and find no note.
             logger.warning("%s: its note may come back after a power failure: %s", failed.name, error)
     return True
 
@@ -467,7 +468,7 @@ def _move_each(note: Commit, still: Callable[[], None], patience: Patience, prog
                 if progress is not None:
                     progress(target.directory, len(ends), len(moved))
         except BaseException as failure:
-            # What was begun goes on to its end, but waits for nobody; the next commit finishes the rest.
+            # Work that was begun is completed, but waits for nobody; the next commit finishes the rest.
             failed.set()
             pool.shutdown(cancel_futures=True)
             for target, end in moved:
@@ -540,7 +541,7 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
 
 
 def _as_given(log_dir: str, note: Commit, metadata: str | None, *, single_replica: bool) -> Commit:
-    """Let a commit that stopped half-way go on as its job says now: in spite of other replicas, or where the metadata is."""
+    """Let a commit that stopped half-way continue as its job says now: in spite of other replicas, or where the metadata is."""
     if note.single_replica >= single_replica and note.metadata == metadata_now(note.metadata, metadata):
         return note
     with locked(log_dir):
@@ -563,9 +564,9 @@ class Fate(enum.Enum):
 
 
 def _fate(log_dir: str, note: Commit, *, is_noted: bool, has_begun: bool) -> Fate:
-    """Look again at a commit that could not be taken back; note of a job without a name that it was told so.
+    """Look again at a commit that could not be taken back; record that a job without a name got that error.
 
-    The note is how such a job is known when it comes again. A name is known anyway.
+    Such a job is recognised by the note when it is run again. A name is recognised anyway.
     """
     try:
         with locked(log_dir):

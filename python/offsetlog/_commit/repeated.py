@@ -1,4 +1,4 @@
-"""A job or a micro-batch that comes again under its name: whether it is published already, and whether it is the same one."""
+"""Checks a job or a micro-batch that is run again under its name: whether it is published already, and is the same one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def was_done(before: Commit, sequence: int | None, given: tuple[tuple[str, int, 
 
 
 def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | None = None) -> None:
-    """Refuse a job that comes again under its name when it is not the same, or when what it published is gone.
+    """Refuse a job that is run again under its name if it is not the same, or if the records it published are gone.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class Staged(NamedTuple):
 
 
 class Stage:
-    """What one attempt of a task writes aside. Not for several threads."""
+    """The staged records of one attempt of a task. Not for several threads."""
 
     def __init__(self, job: str, attempt: str) -> None:
         self._place = Path(STAGING, job, attempt)
@@ -153,7 +153,7 @@ def partition_directory(paths: Iterable[str], topic: str, partition: int) -> str
 
 
 def discard(staged: Iterable[Staged]) -> None:
-    """Remove staged logs. What cannot be removed goes with what is left over later."""
+    """Remove staged logs. Logs that cannot be removed now are removed later with other leftovers."""
     for each in staged:
         shutil.rmtree(Path(each.directory, each.path), ignore_errors=True)
         _remove_empty(Path(each.directory, each.path).parent)

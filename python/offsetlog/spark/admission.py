@@ -90,7 +90,7 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Offsets:
         initial = super()._start()
         if self._all is not None:
-            # What has come since its end was fixed is not of this run.
+            # Records that came after its end was fixed do not belong to this run.
             initial = self._initial = {partition: offset for partition, offset in initial.items() if partition in self._all}
         return initial
 

@@ -64,10 +64,10 @@ def scan(  # one parameter an option
         ``startingTimestamp``, which finds one offset, this looks at every record. What lies before the first one that is late enough
         is not opened, and batches that are too old are stepped over.
     transform
-        Takes the Arrow batches of one task inside the worker and gives those that become rows: records decoded, filtered or
+        Takes the Arrow batches of one task inside the worker and returns those that become rows: records decoded, filtered or
         aggregated before Spark sees them. Called once for each task, and for each retry.
     schema
-        What `transform` gives, as ``mapInArrow`` takes it; not without it.
+        Schema of what `transform` returns, as ``mapInArrow`` takes it; only with `transform`.
     report
         Is told what the workers read, and calls back while they do. Not with Spark Connect.
     **options
@@ -106,8 +106,8 @@ def splits(paths: Paths, *, slots: int | None = None, start_timestamp: int | dat
         How many tasks run at once, as ``spark.sparkContext.defaultParallelism``: large partitions are cut so that each gets its
         share. ``None`` takes the CPUs of this machine.
     start_timestamp
-        Leave out what lies before the first record at or after this time: those segments are not opened. What lies behind it is all
-        there, records of earlier times among them.
+        Leave out everything before the first record at or after this time: those segments are not opened. Everything after it is
+        there, including records of earlier times.
     **options
         As for :func:`scan`. Options that say how records are read (``columns``, ``isolationLevel``, ...) decide nothing here but the
         ends of the ranges: give them to ``Scan.over`` too.
@@ -147,7 +147,7 @@ class TaskResult(NamedTuple, Generic[T]):
     splits: tuple[Split, ...]
     """The ranges that it was given."""
     result: T
-    """What the function gave."""
+    """What the function returned."""
     reads: tuple[SplitRead, ...]
     """What was read of each range, as far as the function took it."""
     seconds: float
@@ -251,7 +251,7 @@ def _read(
     told: Accumulator[Told] | None,
     rows: Iterable[pyarrow.RecordBatch],
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Read the tasks whose numbers stand in `rows`. Runs on the executors."""
+    """Read the tasks whose numbers are in `rows`. Runs on the executors."""
     for numbers in rows:
         for number in numbers.column(0).to_pylist():
             task = [Planned(*entry) for entry in tasks[number]]

@@ -1,7 +1,7 @@
 """Filters that Spark hands down, turned into what a scan can use: partitions, offsets, times, keys.
 
-Spark hands down conjunctions of simple comparisons only. Whatever is used here is handed back too, so that Spark looks at every row
-again: what is read may be more than the filters let pass, never less.
+Spark hands down conjunctions of simple comparisons only. Filters that are used here are handed back too, so that Spark checks
+every row again: a scan may read more than the filters let pass, never less.
 """
 
 from __future__ import annotations

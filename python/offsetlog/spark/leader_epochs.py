@@ -42,7 +42,7 @@ def epoch_before(log: Log, offset: int) -> int | None:
         batch = _batch(log, offset - 1)
         epoch = newest_epoch(log) if batch is None else batch.leader_epoch
     except (OffsetLogError, FileNotFoundError):
-        # What is damaged or gone is reported by those who read it.
+        # The reader reports what is damaged or gone.
         return None
     return None if epoch is None or epoch < 0 else epoch
 

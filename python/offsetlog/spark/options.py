@@ -1,10 +1,10 @@
 """Every option of the format ``offsetlog``: name, kind, default, check, meaning.
 
-Names, defaults, JSON forms and precedence are those of Spark's Kafka source; ``path`` stands in place of the brokers. All that can
-be checked without looking at a file is checked by :func:`settings_from`, which runs at ``load()``. PySpark does not say there whether
-a batch or a stream is loaded, so what one of them takes and the other refuses is checked once more when that is known.
-What only streams have is in :mod:`offsetlog.spark.stream_options`; what needs the files (which topics there are, which offsets) in
-:mod:`offsetlog.spark.planning`.
+Names, defaults, JSON forms and precedence are those of Spark's Kafka source; ``path`` replaces the brokers. Everything that can
+be checked without looking at a file is checked by :func:`settings_from`, which runs at ``load()``. PySpark does not say there
+whether a batch or a stream is loaded, so what one of them takes and the other refuses is checked once more when that is known.
+What only streams have is in :mod:`offsetlog.spark.stream_options`; what needs the files (which topics there are, which offsets)
+in :mod:`offsetlog.spark.planning`.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def _timestamp(name: str, text: str) -> int:
 
 
 def _whole(text: str) -> int | None:
-    """Return a whole number, or ``None`` where the text is none or far beyond 64 bits: Python refuses to read thousands of digits."""
+    """Return a whole number; ``None`` if the text is none or far beyond 64 bits: Python refuses to read thousands of digits."""
     return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,40}\s*", text) else None
 
 

@@ -1,8 +1,8 @@
 """Java's regular expressions, as ``subscribePattern`` takes them, in Python's.
 
 Spark's Kafka source runs the pattern in Java and asks whether it is *found* in the name, not whether it matches the whole name.
-Planning runs in a Python process without a JVM at hand, so the pattern is translated: the two languages agree but for a few
-spellings. What has no equal in Python is refused by name, never guessed.
+Planning runs in a Python process without a JVM at hand, so the pattern is translated: the two languages agree except for a few
+spellings. A construct without an equal in Python is refused by name, never guessed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a task is told of a range of offsets: where it is, and by what to see that the log still holds what was planned."""
+"""A planned range of offsets, as a task gets it: where it is, and how to check that the log still holds it."""
 
 from __future__ import annotations
 

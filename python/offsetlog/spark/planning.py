@@ -42,9 +42,9 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 """Topics that a pattern does not find, as with a consumer."""
 
 MIN_TASK_BYTES = 4 << 20
-"""A task of less is not worth its start, unless a slot would stand idle."""
+"""A smaller task is not worth its start, unless a slot would be idle."""
 MAX_TASK_BYTES = 512 << 20
-"""By default no task reads more: what a lost task costs stays bounded."""
+"""By default no task reads more, which bounds the cost of a lost task."""
 OPEN_COST_BYTES = 64 << 10
 """What opening a partition weighs beside reading it, so that many small ones are spread."""
 
@@ -342,7 +342,7 @@ def _cut(spans: Iterable[Range], most: int | None) -> list[Split]:
 def _splits(span: Range, *, max_bytes: int | None = None, count: int | None = None) -> list[Split]:
     """Cut a range where batches begin, as :meth:`Log.splits` does, but always all of it.
 
-    What went since the range was resolved stays in: the task that gets it says that it is gone.
+    Records deleted since the range was resolved stay in it: the task that gets it reports them as gone.
     """
     log, start, stop = span
     try:
@@ -404,8 +404,8 @@ def _rounded(numerator: int, denominator: int) -> int:
 def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[Split, ...]]:
     """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full.
 
-    Tasks are in order, and so are the pieces of each partition from task to task: who reads them one after the other, or writes what
-    they give one behind the other, has the order of the log.
+    Tasks are in order, and so are the pieces of each partition from task to task: reading them one after the other, or writing
+    their output one after the other, keeps the order of the log.
     """
     size_bytes = sum(piece.size_bytes for piece in pieces)
     by_size = max(min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES))

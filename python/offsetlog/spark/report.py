@@ -1,4 +1,4 @@
-"""What a scan read in the workers, told to the driver while it runs and when it is done."""
+"""Reports to the driver what a scan read in the workers, while it runs and when it is done."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def column_names(names: Sequence[str]) -> tuple[str, ...]:
     Raises
     ------
     ConfigError
-        A name is unknown or stands twice, or there is none.
+        A name is unknown or given twice, or there is none.
     """
     folded = {name.lower(): name for name in COLUMNS}
     chosen = []

@@ -91,7 +91,7 @@ def prepare(settings: SinkSettings) -> None:
     """
     before = note_of(settings.paths[0], settings.name) if settings.name else None
     if before is not None and before.is_published and before.sequence is None:
-        # Before a topic that is gone is made anew.
+        # Before a topic that is gone is recreated.
         check_repeated(before)
     elif before is not None and not before.is_published:
         check_log_dirs(before)
@@ -112,7 +112,7 @@ def prepare(settings: SinkSettings) -> None:
         if settings.topic is not None and settings.topic in counts:
             settings.check_count(settings.topic, counts[settings.topic])
         if settings.topic is not None and settings.topic not in topics and not _create_unless_there(log_dir, settings.topic, settings):
-            # What another driver has made has to be as the options say.
+            # A topic that another driver made must match the options.
             prepare(settings)
             return
     finish(settings.paths[0], metadata=metadata_among(settings.paths))
@@ -125,7 +125,7 @@ def prepare(settings: SinkSettings) -> None:
 
 
 def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
-    # What is not mounted is not made anew.
+    # A topic whose log dir is not mounted is not recreated.
     check_topic(settings.paths[0], name)
     log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
 
@@ -184,7 +184,7 @@ class Writer:
         told = [message for message in messages if isinstance(message, TaskMessage)]
         staged = [Staged(*each) for message in told for each in message.staged]
         if sequence is not None and not staged:
-            # Maybe no task has said whose it is. Nothing is to be published, now or when it comes again.
+            # Maybe no task has said whose it is. Nothing is to be published, now or when it is run again.
             return
         contents: dict[str, tuple[int, int]] = {}
         for topic, (count, digest) in (item for message in told for item in message.contents.items()):
@@ -217,7 +217,7 @@ class Writer:
         logger.info("%s: %s%s", name or self._job, what, "" if is_new else ", published before and dropped")
 
     def _discard(self, name: str | None = None) -> None:
-        """Remove what jobs of this name have staged: this one's, and those of drivers that died. What a note names stays."""
+        """Remove what jobs of this name have staged: this one's, and those of drivers that died. Logs that a note names stay."""
         prefix = job_prefix(name) if name else self._job
         needed = needed_jobs(self._settings.paths[0])
         for directory, job, _ in jobs(_directories(self._settings)):
@@ -255,7 +255,7 @@ class StreamWriter(Writer):
 
     @text_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
-        """Publish a micro-batch. Called on the driver; a micro-batch that comes again is dropped."""
+        """Publish a micro-batch. Called on the driver; a micro-batch that is run again is dropped."""
         self._publish(messages, batchId)
 
     @text_first
@@ -297,7 +297,7 @@ def _check_times(topic: str, partitions: pyarrow.Array, rows: pyarrow.RecordBatc
     """
     if "timestamp" not in rows.schema.names:
         return
-    # Finer parts are cut off, to the earlier millisecond; -1 is none.
+    # Finer parts are cut off, to the earlier millisecond; -1 means no timestamp.
     times = pyarrow.compute.cast(rows.column("timestamp").cast(pyarrow.timestamp("us", "UTC")), pyarrow.int64())
     wrong = pyarrow.compute.and_(pyarrow.compute.less(times, 0), pyarrow.compute.not_equal(times, -1000))
     if wrong.true_count:
@@ -362,7 +362,7 @@ class _Router:
         if "partition" in rows.schema.names:
             given = rows.column("partition")
             masks = {number: pyarrow.compute.equal(given, number) for number in pyarrow.compute.unique(given.drop_null()).to_pylist()}
-            # Different odd factors: what goes to one partition is not taken for what goes to another.
+            # Different odd factors: rows of one partition are not taken for rows of another.
             parts = [(data.filter(mask), 2 * number + 3) for number, mask in masks.items()]
             parts.append((data.filter(given.is_null()), 1))
         count, total = self.contents.get(topic.name, (0, 0))
@@ -432,7 +432,7 @@ class _Router:
                 there = tuple(directory for directory in directories if directory is not None)
                 # Else it is being deleted.
                 if len(there) == len(numbers):
-                    # What the options say holds for what is written here, also where the topic itself has other settings.
+                    # The options apply to what is written here, even if the topic itself has other settings.
                     config = LogConfig.from_dict({**log_dir.topic_config(name).to_dict(), **dict(settings.config)})
                     settings.check_count(name, len(numbers))
                     return Topic(name, len(numbers), there, config)

@@ -1,7 +1,7 @@
 """The options of ``write`` and ``writeStream``: name, kind, default, check, meaning.
 
-The columns and ``topic`` are those of Spark's Kafka sink; ``path`` stands in place of the brokers. Any topic setting of Kafka is an
-option by its own name and holds for topics that are made.
+The columns and ``topic`` are those of Spark's Kafka sink; ``path`` replaces the brokers. Any topic setting of Kafka is an option
+by its own name and holds for topics that are made.
 """
 
 from __future__ import annotations

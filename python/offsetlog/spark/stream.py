@@ -1,9 +1,9 @@
 """The reader of a stream: PySpark's class over :mod:`offsetlog.spark.stream_planning`.
 
 Where things run: a reader lives in one Python process of the driver for as long as its query runs, and answers there what the next
-micro-batch ends at and which tasks it has; a copy of it, made anew from the options, reads in Python workers of the executors. The
-checkpoint is Spark's: each micro-batch is written there as its end offsets before it runs, and after a crash the last one is run again
-with the same offsets.
+micro-batch ends at and which tasks it has; a copy of it, made again from the options, reads in Python workers of the executors.
+The checkpoint is Spark's: each micro-batch is written there as its end offsets before it runs, and after a crash the last one is
+run again with the same offsets.
 
 PySpark 4.2 and later tell a reader where a micro-batch starts, and whether it is bound by limits (:mod:`offsetlog.spark.admission`).
 Before, there is only a question without arguments: the reader here remembers what it answered last.
@@ -82,12 +82,12 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: OffsetJson, end: OffsetJson) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch. Called on the driver, once for each; the ends in `end` are exclusive.
 
-        PySpark before 4.2 also calls this with the last offsets of the checkpoint, twice the same, when a query goes on.
+        PySpark before 4.2 also calls this with the last offsets of the checkpoint, twice the same, when a query resumes.
 
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Records that were not read yet are gone, another leader wrote in place of what was read, or a topic was made anew, and
+            Records that were not read yet are gone, another leader wrote in place of what was read, or a topic was recreated, and
             ``failOnDataLoss`` is on.
         """
         begin, stop = from_json(start), from_json(end)
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader):
         return read_task(partition, reading, Pushed(keys=reading.keys), self._not_null)
 
     def commit(self, end: OffsetJson) -> None:
-        """Do nothing: what was read stands in Spark's checkpoint. Called on the driver when a micro-batch is done."""
+        """Do nothing: Spark's checkpoint records what was read. Called on the driver when a micro-batch is done."""
 
     def _following(self) -> Follower:
         if self._follower is None:
@@ -192,7 +192,7 @@ class StreamReader(DataSourceStreamReader):
             return latest
         new = latest.keys() - start.keys()
         begin = {**start, **self._following().earliest(new)} if new else start
-        # What was deleted since it was listed has no start: it stays as it is, and planning says that it is gone.
+        # A partition deleted since it was listed has no start: it stays as it is, and planning reports that it is gone.
         limited = rate_limited(settings.max_offsets, begin, {one: end for one, end in latest.items() if one in begin})
         return {**latest, **limited}
 

@@ -1,7 +1,7 @@
 """Which stream a micro-batch is of: the id that Spark wrote into its checkpoint, and what older versions noted instead.
 
-A stream was once known by the text of its ``checkpointLocation``, which says nothing of a checkpoint that was removed and made anew,
-and differs for one that is named in two ways. Notes of that time are honoured where they are this stream's.
+A stream was once known by the text of its ``checkpointLocation``, which does not show that a checkpoint was removed and
+recreated, and differs for one that is named in two ways. Notes of that time are honoured where they are this stream's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def inherit(log_dir: str, name: str, location: str, sequence: int, counts: Mappi
     Raises
     ------
     ConfigError
-        It cannot be told whether the micro-batch is published already.
+        It is unknown whether the micro-batch is published already.
     """
     old = _old_note(log_dir, name, location)
     if old is None or old.sequence is None or sequence > old.sequence:

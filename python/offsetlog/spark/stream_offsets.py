@@ -118,7 +118,7 @@ def _number(topic: str, key: str) -> int:
 
 
 def topic_ids(found: Mapping[str, Mapping[str, Any]]) -> TopicIds:
-    """Return the topic ids that stand in the JSON form."""
+    """Return the topic ids in the JSON form."""
     return {topic: str(partitions[_ID]) for topic, partitions in found.items() if _ID in partitions}
 
 
@@ -148,7 +148,7 @@ def rate_limited(limit: int, start: Mapping[TopicPartition, int], latest: Mappin
     start
         Where each partition starts: for every partition of `latest`.
     latest
-        Where each one ends for now. One that ends before it starts keeps that end: whoever reads says that offsets are gone.
+        Where each one ends for now. One that ends before it starts keeps that end: the reader reports that offsets are gone.
     """
     sizes = {partition: end - start[partition] for partition, end in latest.items() if end > start[partition]}
     total = float(sum(sizes.values()))

@@ -1,7 +1,7 @@
 """From offsets to ranges, micro-batch after micro-batch: where a stream starts, what is there now, what went away in between.
 
-Runs on the driver, in one process for as long as the query runs. Which offsets were read stands in Spark's checkpoint; what is kept
-here in memory only saves looking twice.
+Runs on the driver, in one process for as long as the query runs. Spark's checkpoint records which offsets were read; the state
+kept here in memory only saves looking twice.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Follower:
         Raises
         ------
         OffsetOutOfRangeError, FileNotFoundError
-            Offsets or partitions are gone, another leader wrote in place of what was read, or a topic was made anew, and
+            Offsets or partitions are gone, another leader wrote in place of what was read, or a topic was recreated, and
             ``failOnDataLoss`` is on.
         """
         at_start, at_end = known_at_start or Known({}, {}), known_at_end or Known({}, {})
@@ -206,7 +206,7 @@ class Follower:
             epoch = at_start.epochs.get(partition)
             found = None if known is None else topic_id_of(log)
             if found is not None and found not in (known, wanted):
-                # The end is the old topic's too: nothing here is what was planned, and the next micro-batch begins anew.
+                # The end is the old topic's too: nothing here is what was planned, and the next micro-batch starts over.
                 self._made_anew(partition, log, known, found, first)
                 continue
             if found is not None and found != known:

@@ -1,4 +1,4 @@
-"""What a task does on an executor: read its ranges as Arrow batches, and notice what is gone of them.
+"""Runs a task on an executor: reads its ranges as Arrow batches, and notices records that are gone.
 
 The same for batch queries, streams and direct scans.
 """
@@ -42,7 +42,7 @@ def input_partitions(tasks: Sequence[Sequence[Planned]]) -> list[InputPartition]
 def read_task(
     partition: InputPartition | None, settings: Settings, pushed: Pushed | None = None, not_null: Sequence[str] = ()
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the batches of one of :func:`input_partitions`; of ``None``, which Spark gives where there is none, nothing.
+    """Yield the batches of one of :func:`input_partitions`; nothing for ``None``, which Spark passes if there is none.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _check_mounted(split: Planned) -> None:
 
 
 def _check_not_cut(splits: Sequence[Planned], settings: Settings) -> None:
-    """Look once more when all was read: a file that is cut while it is read just ends there, or goes on with other records.
+    """Look once more when all was read: a file that is cut while it is read just ends there, or continues with other records.
 
     Segments and directories that were removed meanwhile need no second look: what was open is read to its end, and what was not
     fails to open.

@@ -47,8 +47,8 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
         A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), or ``"record"`` for a struct of the columns of
         Spark's Kafka source with the headers.
     missing
-        What an offset without a record gives (compacted away, a commit or abort marker, outside the log): null, or an error that
-        fails the task. A partition that is not there is always an error; null arguments always give null.
+        The result for an offset without a record (compacted away, a commit or abort marker, outside the log): null, or an error
+        that fails the task. A partition that is not there is always an error; null arguments always return null.
 
     Raises
     ------

@@ -182,7 +182,7 @@ def write(
 
 
 def _published_even_so(log_dir: str, name: str, transaction: str, error: Exception) -> bool:
-    """Return whether all of a failed write is published; else take back what is: nobody comes again under the name that it got."""
+    """Return whether all of a failed write is published; else take it back: its generated name is not used again."""
     again = f"call write again with transaction_id={transaction!r}, which publishes each record once"
     try:
         note = note_of(log_dir, name)
@@ -255,7 +255,7 @@ def _topics(paths: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _partition(frame: DataFrame, known: Mapping[str, int], topic: str | None, partitions: int) -> Column:
-    """Return where a row goes by its column or its key; null where it has neither."""
+    """Return a row's partition by its column or its key; null if it has neither."""
 
     def by_key(name: str | None, key: bytes | str | None) -> int | None:
         if key is None or name is None:

@@ -46,7 +46,7 @@ impl fmt::Display for Codec {
 pub enum TimestampType {
     /// Messages of magic 0 have no timestamp.
     None = -1,
-    /// Set by whoever made the record.
+    /// Set by the creator of the record.
     #[default]
     Create = 0,
     /// Set by the broker when it appended the batch; the same for all its records.
@@ -113,7 +113,7 @@ impl Attributes {
         Self(self.0 | Self::DELETE_HORIZON)
     }
 
-    /// The codec's number, 0 to 7, also where no such codec exists.
+    /// The codec's number, 0 to 7, even if no such codec exists.
     #[must_use]
     pub const fn codec_number(self) -> u8 {
         (self.0 & Self::CODEC) as u8

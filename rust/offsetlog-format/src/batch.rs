@@ -287,11 +287,11 @@ impl BatchHeader {
 
     /// Checks the checksum of the whole batch at the front of `bytes`.
     ///
-    /// Magic 2: CRC-32C from `attributes` on, so base offset, leader epoch and magic are not under it: a broker rewrites them
-    /// without computing it anew. Magic 0 and 1: CRC-32 from `magic` on.
+    /// Magic 2: CRC-32C from `attributes` on, so it does not cover base offset, leader epoch and magic: a broker rewrites them without
+    /// recomputing it. Magic 0 and 1: CRC-32 from `magic` on.
     ///
     /// # Errors
-    /// `Truncated` when the batch is not wholly there; `Checksum`.
+    /// `Truncated` when the batch is incomplete; `Checksum`.
     #[inline]
     pub fn check_crc(&self, bytes: &[u8]) -> Result<(), FormatError> {
         let (algorithm, part, at, from) = if self.magic == 2 {
@@ -312,7 +312,7 @@ impl BatchHeader {
         }
     }
 
-    /// Appends the 61 bytes of a magic 2 header; the checksum is written as it stands in `crc`.
+    /// Appends the 61 bytes of a magic 2 header; the checksum is taken from `crc`.
     pub fn write_v2(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; BATCH_HEADER_V2_BYTES];
         self.write_v2_at(&mut bytes);
@@ -358,7 +358,7 @@ pub const fn sequence_after(base: i32, delta: i32) -> i32 {
     }
 }
 
-/// A whole batch: its header and the bytes it stands on.
+/// A whole batch: its header and its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchView<'a> {
     /// The header.

@@ -70,7 +70,7 @@ impl Default for Adler32 {
 
 impl Adler32 {
     const MODULUS: u32 = 65_521;
-    /// So many bytes do not overflow.
+    /// This many bytes do not overflow.
     const AT_ONCE: usize = 5552;
 
     /// Adds bytes.

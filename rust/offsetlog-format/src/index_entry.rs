@@ -243,7 +243,7 @@ pub fn check_offset_index(bytes: &[u8], base_offset: i64) -> Result<usize, Forma
     Ok(count)
 }
 
-/// Checks every entry of a time index and their order; gives their number.
+/// Checks every entry of a time index and their order; returns their number.
 ///
 /// # Errors
 /// Those of [`TimeIndexEntry::read`]; `OffsetOrder` where an offset goes back and `Rule` where a timestamp does.

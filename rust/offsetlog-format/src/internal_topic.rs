@@ -1,4 +1,4 @@
-//! Which messages stand in the records of Kafka's internal topics (FORMAT.md «Internal topics»).
+//! Decodes the messages in the records of Kafka's internal topics (FORMAT.md «Internal topics»).
 //!
 //! Records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` have a key that begins with a type and a value that
 //! begins with the version of its message; a null value deletes. Records of `__cluster_metadata` have no key.
@@ -302,7 +302,7 @@ impl CoordinatorTopic {
 }
 
 impl<'a> MetadataRecord<'a> {
-    /// The type of a record, if it is none of those known here: [`decode`](Self::decode) refuses it.
+    /// The type of a record, if it is not known here: [`decode`](Self::decode) refuses it.
     #[must_use]
     pub fn unknown_type(value: &[u8]) -> Option<u32> {
         let mut reader = Reader::new(value, Part::MetadataRecord);

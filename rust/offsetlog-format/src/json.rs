@@ -1,6 +1,6 @@
 //! JSON as Kafka's brokers keep it in ZooKeeper (FORMAT.md «ZooKeeper's data»): an object's members, each value as the text that it is.
 //!
-//! A value is looked into only by whoever knows what it should be, so that what is read takes no more room than the text itself.
+//! A value is parsed only by code that knows its expected type, so parsed JSON takes no more memory than the text itself.
 
 use crate::error::{Fault, FormatError, Part};
 use alloc::string::String;
@@ -146,7 +146,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What stands between two brackets, parted by commas.
+    /// The text between two brackets, separated by commas.
     fn all(
         &mut self,
         open: u8,
@@ -196,7 +196,7 @@ impl<'a> Text<'a> {
         Ok(found)
     }
 
-    /// What stands between quotes, as it stands there.
+    /// The text between quotes, unchanged.
     fn quoted(&mut self) -> Result<&'a [u8], FormatError> {
         self.expect(b'"', "not a JSON text")?;
         let start = self.at;

@@ -90,10 +90,10 @@ impl LeaderEpochs {
             .map(|entry| entry.epoch)
     }
 
-    /// Notes that `entry.epoch` began at `entry.start_offset`; says whether that changed anything.
+    /// Records that `entry.epoch` began at `entry.start_offset`; returns whether that changed anything.
     ///
     /// The newest epoch again, at or above its start, changes nothing. Otherwise every entry from the end whose epoch or start
-    /// is not below the new one's goes first. Negative values are refused and change nothing.
+    /// is not below the new one's is removed first. Negative values are refused and change nothing.
     pub fn assign(&mut self, entry: EpochEntry) -> bool {
         let known = self.latest().is_some_and(|latest| {
             latest.epoch == entry.epoch && latest.start_offset <= entry.start_offset

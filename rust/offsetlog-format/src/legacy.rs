@@ -164,7 +164,7 @@ impl<'a> MessageSet<'a> {
     }
 
     /// The same, of a log whose offsets below `minimum` are given: nothing else says where the set begins. It ends with the wrapper's
-    /// offset, behind which the next batch may begin, also where that is 0.
+    /// offset, behind which the next batch may begin, even if that is 0.
     #[must_use]
     pub fn not_below(mut self, minimum: i64) -> Self {
         self.previous = self.previous.max(minimum.saturating_sub(1));
@@ -172,7 +172,7 @@ impl<'a> MessageSet<'a> {
         self
     }
 
-    /// Decodes the next message, or says that there is none.
+    /// Decodes the next message; `None` at the end.
     ///
     /// # Errors
     /// Those of [`Message::parse`]; `OffsetOrder` when offsets do not ascend.

@@ -1,8 +1,8 @@
 //! Kafka's messages as tables, one decoder and one encoder for all of them (FORMAT.md «Internal topics», «Protocol»).
 //!
 //! A [`Message`] is a name and its fields, each with the versions that have it. [`Message::read`] turns bytes into a [`Struct`] of
-//! [`Value`]s that borrow from them, [`Message::write`] turns a [`Struct`] into bytes. Which message stands in which record,
-//! `internal_topic` knows; which one is a request or its response, `protocol`.
+//! [`Value`]s that borrow from them, [`Message::write`] turns a [`Struct`] into bytes. `internal_topic` knows which message is in which
+//! record; `protocol` knows which one is a request or its response.
 //!
 //! Kafka has two encodings. In the older one a text has a length of two bytes, bytes and arrays have one of four. From a message's
 //! *flexible* version on lengths are unsigned variable-length integers of the length plus one, and each structure ends with tagged
@@ -29,7 +29,7 @@ use crate::cursor::Reader;
 use crate::error::{Fault, FormatError, Part};
 use alloc::vec::Vec;
 
-/// Most values that one message is decoded into: what a claim of many elements can make of a record is bounded by this, too.
+/// Maximum number of values decoded from one message. Also bounds what a false element count can make of a record.
 pub const MAX_VALUES: usize = 1 << 20;
 
 /// Most bytes of a text, as in Kafka.
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// What a field is where nobody gave it a value.
+/// The value of a field that was given none.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Unset {
     Null,
@@ -279,12 +279,12 @@ impl Message {
 
     /// Reads the message in a version.
     ///
-    /// Bytes after it are left to the caller. What is allocated is bounded by the bytes that are there, a hundred for each at most, and
-    /// by [`MAX_VALUES`].
+    /// Bytes after it are left to the caller. Allocation is bounded by the bytes that are there, a hundred for each at most, and by
+    /// [`MAX_VALUES`].
     ///
     /// # Errors
     /// `Version` or `Rule` for one that is not known; `Truncated`, `Length`, `Varint` or `Rule` for bytes that are not such a message;
-    /// `Count` for one of more than [`MAX_VALUES`] values. The reader then stands at the fault.
+    /// `Count` for one of more than [`MAX_VALUES`] values. The reader is then at the fault.
     pub fn read<'a>(
         &self,
         version: i16,

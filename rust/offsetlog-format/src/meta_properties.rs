@@ -249,8 +249,7 @@ impl MetaProperties {
     /// Reads the file. Keys in any order; unknown ones are ignored. No bytes are version 0 without ids.
     ///
     /// # Errors
-    /// `Line` for malformed text, a number or id that is none; `Version` beyond 1; `Rule` for a missing `node.id` or
-    /// `cluster.id` in version 1.
+    /// `Line` for malformed text, an invalid number or id; `Version` beyond 1; `Rule` for a missing `node.id` or `cluster.id` in version 1.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let properties = read_properties(bytes)?;
         let find = |key: &str| properties.iter().rev().find(|found| found.key == key);

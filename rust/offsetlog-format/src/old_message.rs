@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 /// The length in front of a message; it counts what follows it.
 pub const OLD_LENGTH_BYTES: usize = 4;
-/// Length, magic and checksum: what stands before the payload under magic 0.
+/// Length, magic and checksum: the bytes before the payload under magic 0.
 pub const OLD_HEADER_V0_BYTES: usize = 9;
 /// The same with the attributes of magic 1.
 pub const OLD_HEADER_V1_BYTES: usize = 10;
@@ -28,7 +28,7 @@ pub struct OldMessage<'a> {
     pub magic: i8,
     /// How the payload is compressed; with a codec it is a set of whole entries.
     pub codec: Codec,
-    /// Stored checksum of the payload as it stands.
+    /// Checksum of the payload, as stored.
     pub crc: u32,
     /// The value, or the compressed set.
     pub payload: &'a [u8],
@@ -173,7 +173,7 @@ impl<'a> OldMessages<'a> {
         Self { set, position: 0 }
     }
 
-    /// Decodes the next entry, or says that there is none.
+    /// Decodes the next entry; `None` at the end.
     ///
     /// # Errors
     /// Those of [`OldMessage::parse`], `Checksum`; `at` counts from the start of the set.

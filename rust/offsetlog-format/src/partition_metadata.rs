@@ -23,7 +23,7 @@ impl PartitionMetadata {
     /// Reads the file. As in Kafka, keys are not looked at, only the order of the lines; further lines are ignored.
     ///
     /// # Errors
-    /// `Line` for a line that is missing or malformed, a number or id that is none, the id zero; `Version` below 0.
+    /// `Line` for a line that is missing or malformed, an invalid number or id, the id zero; `Version` below 0.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         const PART: Part = Part::PartitionMetadata;
         let mut lines = Lines::utf8(PART, bytes)?;

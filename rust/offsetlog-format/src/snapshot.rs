@@ -148,12 +148,12 @@ const TREE_TABLE_MINIMUM: usize = 64;
 const BUCKET_MAXIMUM: usize = 8;
 
 /// Sorts entries, given in the order in which their producers were first seen, into the order in which a broker's Java
-/// `HashMap` would write them. Gives the map's table size.
+/// `HashMap` would write them. Returns the map's table size.
 ///
-/// `table_size` is what an earlier call gave for the same map, or [`HASH_TABLE_MINIMUM`]: the table never shrinks, also when
-/// producers expire. Who has the map itself follows its table with [`hash_table_after`] and sorts with [`sort_by_bucket`].
-/// Buckets of more than eight in a table of 64 or more are kept in order of insertion, where Java makes a
-/// tree; ids that collide so often are rare, and readers take any order.
+/// `table_size` is what an earlier call returned for the same map, or [`HASH_TABLE_MINIMUM`]: the table never shrinks, even when producers
+/// expire. A caller that has the map itself follows its table with [`hash_table_after`] and sorts with [`sort_by_bucket`]. Buckets of more
+/// than eight in a table of 64 or more are kept in order of insertion, where Java makes a tree; ids that collide so often are rare, and
+/// readers take any order.
 pub fn sort_as_hash_map(entries: &mut [ProducerSnapshotEntry], table_size: usize) -> usize {
     let mut table = table_size
         .clamp(HASH_TABLE_MINIMUM, HASH_TABLE_MAXIMUM)

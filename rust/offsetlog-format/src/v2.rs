@@ -83,7 +83,7 @@ impl<'a> RecordsV2<'a> {
         self.payload.len() - self.rest.len()
     }
 
-    /// Decodes the next record, or says that there is none.
+    /// Decodes the next record; `None` at the end.
     ///
     /// # Errors
     /// `Count` when records are missing or bytes are left over; `Length`, `Varint`, `Truncated` for what is wrong with the
@@ -134,7 +134,7 @@ impl<'a> RecordsV2<'a> {
         Some(self.view(timestamp_delta, offset_delta, key, value, headers))
     }
 
-    /// As [`next_record`](Self::next_record), for records of any shape: the rules stand here, and the errors.
+    /// As [`next_record`](Self::next_record), for records of any shape: the rules and the errors are here.
     #[cold]
     #[inline(never)]
     fn next_checked(&mut self) -> Result<Option<RecordView<'a>>, FormatError> {

@@ -1,6 +1,7 @@
 //! ZooKeeper's snapshots and transaction logs, in which Kafka kept a cluster before KRaft (FORMAT.md «ZooKeeper's data»).
 //!
-//! Both are read piece by piece: a caller hands over what it has of a file, and is told how much of it was a piece. `Truncated` asks for more.
+//! Both are read piece by piece: a caller passes the bytes that it has of a file, and gets the length of the piece. `Truncated` asks for
+//! more bytes.
 
 use crate::checksum::Adler32;
 use crate::cursor::Reader;
@@ -29,7 +30,7 @@ const BOTH: usize = DIGEST_BYTES + LAST_ZXID_BYTES;
 /// How many bytes are summed up in search of a transaction.
 const MOST_SUMMED: usize = 64 << 20;
 
-/// A compressed form of a snapshot, that 3.6 and later write where they are told to.
+/// A compressed form of a snapshot, that 3.6 and later write if configured to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packing {
     /// As it is.
@@ -329,8 +330,8 @@ pub fn read_log_header(bytes: &[u8]) -> Result<usize, FormatError> {
 pub enum LogPiece<'a> {
     /// A transaction whose checksum is right.
     Transaction(Transaction<'a>),
-    /// What was written ends: here is nothing, or a transaction that was not written whole. From here on everything has to be zero but
-    /// for `torn` bytes.
+    /// The end of the log: here is nothing, or a transaction that was not written whole. From here on everything has to be zero except
+    /// `torn` bytes.
     End {
         /// How many bytes belong to what was not written whole.
         torn: usize,

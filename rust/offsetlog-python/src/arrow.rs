@@ -106,9 +106,9 @@ impl RecordBatchReader for Stream {
 
 /// Makes what the signal handler raised out of the consumer's own error where that is possible.
 ///
-/// A C stream can only answer with a number and a text, which pyarrow turns into an exception of its own. `pyarrow.table` lets go
-/// of the stream while that one is on its way up; here it is replaced by what the user expects. Where the consumer lets go earlier
-/// or later, its exception stands and the signal comes again a little later, so that no `except Exception` swallows Ctrl-C.
+/// A C stream can only answer with a number and a text, which pyarrow turns into an exception of its own. `pyarrow.table` releases the
+/// stream while that exception propagates; here it is replaced by the one that the user expects. If the consumer releases the stream
+/// earlier or later, its exception remains and the signal is raised again a little later, so that no `except Exception` swallows Ctrl-C.
 impl Drop for Stream {
     fn drop(&mut self) {
         let Some(Interrupted { raised, told }) = self.interrupted.take() else {
@@ -190,7 +190,7 @@ impl Batches {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        // What is made is made: the interface allows to answer a request with what there is.
+        // The batches exist already: the interface allows a request to be answered with them.
         drop(requested_schema);
         let batches = self.batches.clone().into_iter().map(Ok);
         stream_capsule(py, Box::new(batches), Arc::clone(&self.schema))

@@ -1,4 +1,4 @@
-//! `append_arrow`: takes Arrow data from whoever has some, hands it to the engine, says what stands after an error.
+//! `append_arrow`: takes Arrow data from any producer, passes it to the engine, and reports after an error which rows are in the log.
 
 use crate::appender::{Appender, codec, info_row};
 use crate::arrow::Batches;
@@ -175,7 +175,7 @@ fn offered<'py>(data: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'
         .transpose()
 }
 
-/// All rows of the source, checked; what they lie in is held, not copied.
+/// All rows of the source, checked; their buffers are held, not copied.
 fn read(source: Source, keep_offsets: bool) -> Result<ArrowRows, Refused> {
     let stopped = interrupt::interrupt();
     let go_on = || {

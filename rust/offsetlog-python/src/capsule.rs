@@ -1,8 +1,8 @@
-//! What others hand over through the Arrow `PyCapsule` interface. With `callback`, every `unsafe` of this crate.
+//! Takes what other libraries pass through the Arrow `PyCapsule` interface. With `callback`, every `unsafe` of this crate.
 //!
 //! Policy: a capsule is used only after its name was checked, which by the interface says what it points to and that the pointer
 //! is good while the capsule lives. Streams and arrays are moved out, so that the capsule's own destructor finds them released. What they
-//! hold is only as good as their maker: lengths and types are taken from it here, and whoever reads the arrays validates them first
+//! hold is only as good as their maker: lengths and types are taken from it here, and the reader of the arrays validates them first
 //! (`offsetlog::arrow::ArrowRows::push`).
 
 use arrow_array::ffi::{FFI_ArrowArray, from_ffi_and_data_type};

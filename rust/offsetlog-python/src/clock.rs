@@ -93,8 +93,8 @@ fn asked(py: Python<'_>, clock: &Py<PyAny>) -> PyResult<i64> {
     })
 }
 
-/// Outside of [`LogClock::timed`] (a timer, a roll in the background) nobody is there who could be told: the failure is reported as one that
-/// cannot be raised, and the system's time taken.
+/// Outside of [`LogClock::timed`] (a timer, a roll in the background) there is no caller to raise in: the failure is reported as one that
+/// cannot be raised, and the system's time is used.
 fn engine_clock(clock: Arc<Py<PyAny>>) -> Clock {
     Arc::new(move || {
         TOLD.get().unwrap_or_else(|| {

@@ -36,7 +36,7 @@ pub(crate) fn header_key<'py>(py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py
     }
 }
 
-/// A path as Python's file functions give it: what is not UTF-8 in lone surrogates.
+/// A path as Python's file functions return it: bytes that are not UTF-8 become lone surrogates.
 pub(crate) fn path_text<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyString>> {
     Ok(path.as_os_str().into_pyobject(py)?)
 }

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-/// Iterates records as logs grow. Goes on when its time has passed, and after an error that names an offset to go on from. One thread
-/// at a time.
+/// Iterates records as logs grow. Can continue when its time has passed, and after an error that names an offset to continue from. One
+/// thread at a time.
 #[pyclass(frozen, module = "offsetlog._offsetlog")]
 pub(crate) struct Follow(Mutex<Following>);
 

@@ -1,7 +1,7 @@
-//! Options: what calls take as a dict, of which the compiled module knows every name.
+//! Options that calls take as a dict; the compiled module knows every name.
 //!
-//! Each is declared twice, here and in a `TypedDict` of the package. A dict that lacks a name or has another one is refused: no
-//! option is ever passed over in silence.
+//! Each is declared twice, here and in a `TypedDict` of the package. A dict that lacks a name or has another one is refused: no option is
+//! ever silently ignored.
 
 use crate::config::Pairs;
 use pyo3::exceptions::PyTypeError;

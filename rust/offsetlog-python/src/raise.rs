@@ -12,7 +12,7 @@ use std::path::Path;
 /// Longest text of a value in an exception's attribute.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// What an exception says whose records are in the log all the same.
+/// The note on an exception whose records are in the log all the same.
 const APPENDED_NOTE: &str = "the records were written and can be read, but making them durable failed: after power loss they may be missing. \
 Open the log again to go on";
 
@@ -70,7 +70,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
         .unwrap_or_else(|failure| failure)
 }
 
-/// The Python class of an error's code, also where a finding or a hole has that as its kind. What is no error's code stays as it is.
+/// The Python class of an error's code, also if it is the kind of a finding or a hole. A text that is not an error's code stays as it is.
 pub(crate) fn class_name(code: &'static str) -> &'static str {
     match code {
         "Io" => "OSError",

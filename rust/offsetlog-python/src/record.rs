@@ -1,4 +1,4 @@
-//! `Record`: one frozen object a record. What records of a batch share stands once, behind an `Arc`.
+//! `Record`: one frozen object a record. Fields that the records of a batch share are stored once, behind an `Arc`.
 //!
 //! Key and value are Python objects in fields of a frozen class: Python reads those as it reads its own slots, without a call.
 

@@ -1,5 +1,5 @@
-//! The arguments of an append of one record. What is of the plain types is taken where it lies; all else goes through the checks of
-//! the facade, `offsetlog._append_arguments` and `_times`, which convert it or refuse it.
+//! The arguments of an append of one record. Values of the plain types are used in place; all others go through the checks of the facade,
+//! `offsetlog._append_arguments` and `_times`, which convert it or refuse it.
 
 use crate::appender::{HeaderRow, header_views};
 use pyo3::prelude::*;

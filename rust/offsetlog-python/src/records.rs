@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 const AHEAD_BYTES_MAX: usize = 512 * 1024;
 const AHEAD_RECORDS_MAX: usize = 2048;
 
-/// A record's place in [`Ahead::bytes`]: key, value and headers stand one after the other.
+/// A record's place in [`Ahead::bytes`]: key, value and headers are stored one after the other.
 struct Span {
     offset: i64,
     timestamp: i64,

@@ -1,4 +1,4 @@
-//! `Scan`: what is to be read, kept as plain options; every reading of it begins a scan of its own.
+//! `Scan`: the range to read and how, kept as plain options; each read starts a scan of its own.
 
 use crate::arrow::{self, Batches};
 use crate::capsule;
@@ -227,7 +227,7 @@ impl Scan {
     }
 }
 
-/// What a stream over many partitions ends with where damage ended some: a text, which is all that a stream can tell.
+/// The end of a stream over many partitions if damage ended some of them: a text, since a stream can report nothing else.
 fn unread(report: &ScanReport) -> Option<Error> {
     let holes = report.holes();
     let first = holes.first()?;

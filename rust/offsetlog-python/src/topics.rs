@@ -239,7 +239,7 @@ pub(crate) fn partition_for(py: Python<'_>, key: PyBackedBytes, partitions: i32)
     offsetlog::partition_for(&key, partitions).or_raise(py)
 }
 
-/// The partitions of many keys, none for those that are none.
+/// The partitions of many keys; `None` for those that are `None`.
 #[pyfunction]
 pub(crate) fn partitions_for(
     py: Python<'_>,

@@ -316,7 +316,7 @@ fn closed(py: Python<'_>) -> PyErr {
     misuse(py, "LogClosedError", "the writer is closed")
 }
 
-/// The exception of a call whose record was not taken, also where it is about records that were given before.
+/// The exception of a call whose record was not taken, even if it is about records that were given before.
 fn not_taken(py: Python<'_>, error: &Error) -> PyErr {
     noted(py, raise(py, error), NOT_TAKEN_NOTE)
 }

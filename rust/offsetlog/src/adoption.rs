@@ -41,7 +41,7 @@ pub struct Adoption {
     pub in_the_way: Vec<PathBuf>,
     /// Where the log starts; `None` for the base offset of its first segment.
     pub log_start_offset: Option<i64>,
-    /// All below this offset has been checked; what follows is recovered, and files beside its segments are made anew.
+    /// The log is checked up to this offset, exclusive. The rest is recovered, and the files beside its segments are rebuilt.
     pub checked_end_offset: i64,
 }
 
@@ -58,7 +58,7 @@ pub struct AdoptedDirectory {
     pub log_end_offset: i64,
 }
 
-/// What the note of an adoption says that did not come to its end.
+/// The note of an interrupted adoption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InterruptedAdoption {
     /// The name that the directory had.
@@ -89,14 +89,14 @@ pub fn interrupted_adoption(
 }
 
 impl Adoption {
-    /// Makes the directory the partition's: sets aside what is in its way, takes the partition's lines out of the log dir's checkpoints,
-    /// writes `partition.metadata`, renames the directory, and has the log opened and closed, which writes lines that fit. All of it is on
-    /// the disk when this returns. `check` is asked once nobody else can change anything; its error ends the work with nothing changed
-    /// but lock files.
+    /// Makes the directory the partition's: sets aside directories in its way, removes the partition's lines from the log dir's
+    /// checkpoints, writes `partition.metadata`, renames the directory, then opens and closes the log, which writes new checkpoint lines.
+    /// Everything is on the disk when this returns. `check` is called while all locks are held; if it fails, nothing has changed except
+    /// lock files.
     ///
     /// # Errors
-    /// `Locked` if a broker runs or somebody writes one of the directories; that of `check`; `LogDir` for a name that Kafka does not take;
-    /// `Io`. Behind the first change the same call, with the old name, goes on where it ended.
+    /// `Locked` if a broker runs or somebody writes one of the directories; the error of `check`; `LogDir` for a name that Kafka does not
+    /// accept; `Io`. After the first change, the same call with the old name continues where it ended.
     pub fn run(
         &self,
         options: &OpenOptions,
@@ -112,7 +112,7 @@ impl Adoption {
         check()?;
         self.note(disk)?;
         let set_aside = self.set_aside(options)?;
-        // What the checkpoints have is about what stood there before, or about nothing.
+        // The lines in the checkpoints are about the directory that was there before, or about nothing.
         forget_partition(&target, options, self.log_start_offset)?;
         let log_dir = self.folder();
         if has_log_dir_files(disk, log_dir)? {

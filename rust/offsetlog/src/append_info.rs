@@ -1,4 +1,4 @@
-//! What an append did: Kafka's `LogAppendInfo`, and also what an error behind an append carries.
+//! The result of an append: Kafka's `LogAppendInfo`. An error after an append carries it too.
 
 /// Result of one append, or of several one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

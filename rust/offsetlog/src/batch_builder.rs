@@ -11,7 +11,7 @@ use offsetlog_format::{Attributes, BatchHeader, Codec, RecordView};
 /// A batch's size is a positive 32-bit number.
 const PAYLOAD_BYTES_MAX: usize = i32::MAX as usize - BATCH_HEADER_V2_BYTES;
 
-/// Who wrote a batch, for brokers that tell duplicates and transactions by it.
+/// The producer of a batch, by which brokers recognise duplicates and transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Producer {
     /// The producer's id, -1 for none.
@@ -115,12 +115,11 @@ impl BatchBuilder {
         )
     }
 
-    /// As [`push`](Self::push), `delta` offsets behind the batch's first one: what a log keeps that is restored, or that was compacted.
-    /// Takes any timestamp: a broker stores what is below -1 where it stores a producer's batch as it came, and counts it as none
-    /// in the batch's greatest one.
+    /// As [`push`](Self::push), with an offset `delta` above the batch's first one, as in a restored or compacted log. Takes any timestamp:
+    /// a broker that stores a producer's batch unchanged stores timestamps below -1 too, and ignores them in the batch's maximum timestamp.
     ///
     /// # Errors
-    /// As there but for timestamps, and `RecordRejected` for a delta that is not above the one before, or has more than 31 bits.
+    /// As there except for timestamps, and `RecordRejected` for a delta that is not above the one before, or has more than 31 bits.
     #[inline]
     pub(crate) fn push_at(
         &mut self,

@@ -1,4 +1,4 @@
-//! Records of a batch that stands by itself: for tools that look into files a log would not open.
+//! Decodes the records of a single batch outside a log, for tools that inspect files which a log would not open.
 
 use crate::codec::Decompressor;
 use crate::error::{Error, Result};

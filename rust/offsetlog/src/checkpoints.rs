@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The checkpoints of one log dir. What they say is worked out again when a file's size, time or inode is another.
+/// The checkpoints of one log dir. A file is parsed again when its size, time or inode has changed.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     disk: Arc<dyn Disk>,
@@ -17,7 +17,7 @@ pub(crate) struct Checkpoints {
     known: [Mutex<Option<Known>>; OffsetCheckpointFile::ALL.len()],
 }
 
-/// What a checkpoint said when its file looked like this.
+/// The contents of a checkpoint when its file was in this state.
 #[derive(Debug)]
 struct Known {
     stat: FileStat,

@@ -1,7 +1,7 @@
 //! The settings of one topic: Kafka's names, text forms, defaults and bounds (Kafka 4.3.0, `LogConfig`).
 //!
 //! [`settings`] is the table from which everything else follows: what is accepted, the typed values, the documentation. A
-//! [`LogConfig`] knows what was given and what holds; it does not know where settings are kept or who asked for them.
+//! [`LogConfig`] knows the given and the effective values; it does not know where settings are stored or who asked for them.
 //!
 //! What Kafka accepts is accepted and what it refuses is refused, with these exceptions, all of them refusals: digits and letters
 //! that Java takes for `0` to `9` and for those of `true` and `false`; hexadecimal numbers and `NaN` as a ratio; a
@@ -70,7 +70,7 @@ impl LogConfig {
     ///
     /// # Errors
     /// `Argument`, named for the setting: a value of the wrong type or out of bounds, a name given twice, settings that
-    /// contradict each other. `Argument` named `config`: a name that is none; the text says which one may have been meant.
+    /// contradict each other. `Argument` named `config`: a name that is not a topic setting; the text suggests the nearest one.
     pub fn parse<'n, 'v>(pairs: impl IntoIterator<Item = (&'n str, &'v str)>) -> Result<Self> {
         let mut given = BTreeMap::new();
         for (name, value) in pairs {
@@ -97,7 +97,7 @@ impl LogConfig {
         Ok(config)
     }
 
-    /// What was given, sorted by name: Kafka's name and the value's canonical text. Defaults are not among them.
+    /// The given settings, sorted by name: Kafka's name and the value's canonical text. Defaults are not included.
     pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.given
             .iter()
@@ -190,7 +190,7 @@ impl LogConfig {
         self.message_timestamp_type() == TimestampType::LogAppend
     }
 
-    /// What each value alone cannot tell (Kafka's `LogConfig.validate`).
+    /// Checks settings against each other (Kafka's `LogConfig.validate`).
     fn check_together(&self) -> Result<()> {
         let (minimum, maximum) = (self.min_compaction_lag_ms(), self.max_compaction_lag_ms());
         if minimum > maximum {
@@ -267,7 +267,7 @@ fn find(name: &str) -> Result<&'static Setting> {
     ))
 }
 
-/// The topic setting whose name, or whose broker's name, is nearest to a name that is none. `None` if all are far.
+/// Returns the topic setting whose name, or whose broker-level name, is nearest to an unknown name; `None` if all are far.
 #[must_use]
 pub fn nearest_setting(name: &str) -> Option<&'static str> {
     // Names of Python arguments and of other cases are the same name, written otherwise.

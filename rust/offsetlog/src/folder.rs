@@ -1,5 +1,5 @@
-//! What a folder is: a partition's directory, a log dir, the folder around log dirs, or something else. Decided here and nowhere else,
-//! by what it holds. Its name does not tell: `log-dir-1` may be any of them.
+//! Classifies a folder: a partition's directory, a log dir, the folder around log dirs, or something else. Decided here and nowhere else,
+//! by its contents. Its name says nothing: `log-dir-1` may be any of them.
 
 use crate::disk::{Disk, Entry, EntryKind, IoCall, RealDisk};
 use crate::error::{Error, Result};
@@ -30,14 +30,14 @@ pub enum FolderKind {
     AroundLogDirs(Vec<PathBuf>),
     /// The data of a ZooKeeper server: its snapshots and logs, the folder `version-2` with them, or the folder around such folders.
     ZooKeeper,
-    /// None of these, an empty folder among them: whoever opens it says what it becomes.
+    /// None of these, or an empty folder: the call that opens it decides what it becomes.
     Other,
 }
 
-/// What a folder is, from its own files and those one and two levels below. Reads names only.
+/// Classifies a folder by its own files and those one and two levels below. Reads names only.
 ///
 /// # Errors
-/// `Io` when it cannot be listed. Folders in it that cannot be are taken for what their names say.
+/// `Io` if it cannot be listed. Folders in it that cannot be listed are classified by their names.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
@@ -73,7 +73,7 @@ pub(crate) fn has_log_dir_files(disk: &dyn Disk, path: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether an entry is none that a partition's directory has: then [`refuse_unless_partition`] says what the folder is.
+/// Whether an entry does not belong in a partition's directory: then [`refuse_unless_partition`] decides what the folder is.
 pub(crate) fn is_doubtful(entry: &Entry) -> bool {
     // A segment's files, of which there are thousands: no mark begins with a digit.
     let is_numbered = entry.name.starts_with(|first: char| first.is_ascii_digit());
@@ -88,7 +88,7 @@ pub(crate) fn is_doubtful(entry: &Entry) -> bool {
     }
 }
 
-/// Refuses what is no partition's directory and not to be taken for one. What is not there is not refused: others say that.
+/// Refuses a log dir, the folder around log dirs, and ZooKeeper's data. Accepts a missing folder, which other code reports.
 pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
     let contents = match Contents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -108,8 +108,8 @@ pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()
     }
 }
 
-/// Refuses to be a place for partitions: a partition's directory, the folder around log dirs, and ZooKeeper's data. What is not there yet
-/// is not refused, unless it would be made inside of a partition's directory.
+/// Refuses to keep partitions in a partition's directory, in the folder around log dirs, and in ZooKeeper's data. Accepts a missing folder,
+/// unless it would be made inside a partition's directory.
 pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
     match Contents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -128,7 +128,8 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
     }
 }
 
-/// Refuses what stands, or would be made, inside of a partition's directory: no broker would ever see it, and it goes with the partition.
+/// Refuses a folder that is, or would be made, inside a partition's directory: no broker would ever see it, and it is deleted with the
+/// partition.
 fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
     refuse_place(disk, path, false)
 }
@@ -140,8 +141,8 @@ pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
 }
 
 fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> {
-    // What of it is there: the folder, and the one around it, since a partition has folders of its own. What stands in one of ours, as
-    // records that are staged, is no part of a log dir and goes with it.
+    // Looks at the two nearest existing folders above, since a partition has folders of its own. Anything in a folder of ours, such as
+    // staged records, is not part of a log dir and is deleted with it.
     let is_ours = |part: &Path| {
         let name = part.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with("offsetlog-"))
@@ -180,7 +181,7 @@ fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> 
     Ok(())
 }
 
-/// What to say of the folder around log dirs: the paths that work.
+/// The error for the folder around log dirs: it lists the paths that work.
 pub(crate) fn around(path: &Path, log_dirs: &[PathBuf]) -> Error {
     let names: Vec<String> = log_dirs
         .iter()
@@ -198,7 +199,7 @@ pub(crate) fn around(path: &Path, log_dirs: &[PathBuf]) -> Error {
     Error::log_dir(path, reason)
 }
 
-/// What to say of ZooKeeper's data where partitions are wanted.
+/// The error for ZooKeeper's data where partitions are expected.
 pub(crate) fn zookeepers(path: &Path) -> Error {
     Error::log_dir(
         path,
@@ -330,7 +331,7 @@ impl Contents {
             && Self::of(disk, &inner).is_ok_and(|found| found.is_version_2(&inner))
     }
 
-    /// Whether a folder in another one is a log dir: by its own files, or because a partition with files stands in it.
+    /// Whether a folder in another one is a log dir: by its own files, or because it contains a partition with files.
     fn is_log_dir_inside(&self, disk: &dyn Disk, path: &Path) -> bool {
         self.is_marked()
             || !self.holds_partition_files()
@@ -351,12 +352,12 @@ impl Contents {
     }
 }
 
-/// Whether a folder that stands in a log dir, named like a partition, is a log dir itself.
+/// Whether a folder inside a log dir, named like a partition, is a log dir itself.
 pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
     Contents::of(disk, path).is_ok_and(|contents| contents.is_log_dir_inside(disk, path))
 }
 
-/// Files of a log dir that a mistake may have left in a partition's directory: where segments stand beside them they tell nothing.
+/// Files of a log dir that a mistake may have left in a partition's directory: beside segments they prove nothing.
 const WEAK_MARKS: [&str; 3] = [CLEAN_SHUTDOWN, LOCK, UNCLEAN_FILE];
 
 /// Files that make any folder a log dir.
@@ -379,7 +380,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
 
-/// Whether something stands at `path`. What cannot be looked at is not taken for absent.
+/// Whether `path` exists. A path that cannot be accessed is an error, not absent.
 pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     match disk.stat(path) {
         Ok(_) => Ok(true),

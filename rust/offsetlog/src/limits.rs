@@ -3,11 +3,12 @@
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::{Codec, RecordView};
 
-/// Limits of one open log. Each one that is reached gives an error that names it.
+/// Limits of one open log. Exceeding one is an error that names it.
 ///
-/// They hold for appending too: what a reader with the same limits could not read back is refused (`Unreadable`). So what was appended
-/// with the default limits can be read with them. Of batches that are taken over as they are ([`append_as_follower`](crate::LogWriter::append_as_follower),
-/// [`append_log`](crate::LogWriter::append_log)) only the size on disk is known without unpacking them, and only that is compared.
+/// They apply to appending too: an append that a reader with the same limits could not read back is refused (`Unreadable`). So records
+/// appended with the default limits can be read with them. Of batches that are appended unchanged
+/// ([`append_as_follower`](crate::LogWriter::append_as_follower), [`append_log`](crate::LogWriter::append_log)) only the size on disk is
+/// known without unpacking them, and only that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Largest batch on disk in bytes, header included.
@@ -49,17 +50,17 @@ impl Limits {
         }
     }
 
-    /// A reader with these limits takes a record of so many headers.
+    /// Checks that a reader with these limits accepts a record with this many headers.
     pub(crate) fn allow_headers(&self, count: usize) -> Result<()> {
         allow("max_headers", self.max_headers as u64, count as u64)
     }
 
-    /// A reader with these limits takes a batch of so many bytes on disk.
+    /// Checks that a reader with these limits accepts a batch of this many bytes on disk.
     pub(crate) fn allow_batch(&self, bytes: usize) -> Result<()> {
         allow("max_batch_bytes", self.max_batch_bytes, bytes as u64)
     }
 
-    /// A reader with these limits unpacks so many bytes of records; what is not compressed needs not be unpacked.
+    /// Checks that a reader with these limits unpacks this many bytes of records; uncompressed records need no unpacking.
     pub(crate) fn allow_unpacked(&self, codec: Codec, bytes: usize) -> Result<()> {
         if codec == Codec::None {
             return Ok(());
@@ -78,7 +79,7 @@ impl Limits {
     }
 }
 
-/// What is appended has to be within what can be read back.
+/// Refuses an append that could not be read back.
 fn allow(name: &'static str, limit: u64, seen: u64) -> Result<()> {
     if seen <= limit {
         return Ok(());

@@ -201,10 +201,10 @@ impl LogDir {
         }
     }
 
-    /// Looks again at what other processes may have changed: lists the log dirs, to find partitions that came or were removed; chooses
-    /// among the replicas of a partition again where one of them has changed; and has the cluster's metadata read again by the next
-    /// question about settings. Topics created or deleted through this value are known without it. Logs that are already open are not
-    /// affected ([`Log`]): only the next opening of a partition may return another replica.
+    /// Picks up changes by other processes: lists the log dirs to find added and removed partitions, chooses among the replicas of a
+    /// partition again if one of them has changed, and makes the next question about settings read the cluster's metadata again. Topics
+    /// created or deleted through this value are known without it. Logs that are already open are not affected ([`Log`]): only the next
+    /// opening of a partition may return another replica.
     ///
     /// # Errors
     /// `Io` if a path cannot be listed; what is known is then unchanged.

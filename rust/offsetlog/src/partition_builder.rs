@@ -46,8 +46,8 @@ pub struct NewPartition {
     pub defaults: LogConfig,
     /// Offset, exclusive, up to which batches are added: the batch around it gets only its records below.
     pub stop: Option<i64>,
-    /// The greatest leader epoch that the log may have. If it is given, the epochs of the batches are counted anew, from 0 on;
-    /// further ones share the last.
+    /// The greatest leader epoch that the log may have. If it is given, the epochs of the batches are renumbered, from 0 on; further ones
+    /// share the last.
     pub leader_epoch_max: Option<i32>,
     /// Whether it takes the place of a partition that never had a record.
     pub replaces_empty: bool,
@@ -177,7 +177,7 @@ impl PartitionBuilder {
                 return Ok(());
             }
             in_order(first, target.next_offset()).map_err(place)?;
-            // The scan may go on behind the stop.
+            // The scan may continue past the stop.
             while batch.next_offset() < stop
                 && batch
                     .next_record()?

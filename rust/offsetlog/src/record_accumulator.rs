@@ -123,8 +123,8 @@ impl RecordAccumulator {
         Some(self.linger?.saturating_sub(waited))
     }
 
-    /// Appends the records that wait as one batch, if there are any. Afterwards none waits, also after an error: what the log refused
-    /// it would refuse again.
+    /// Appends the waiting records as one batch, if there are any. Afterwards none waits, even after an error: the log would refuse them
+    /// again.
     ///
     /// # Errors
     /// As [`LogWriter::append`].

@@ -44,7 +44,7 @@ impl<T: ?Sized> StepProgress<T> {
     }
 }
 
-/// Nobody is told.
+/// Reports to nobody.
 impl<T: ?Sized> Default for StepProgress<T> {
     fn default() -> Self {
         Self(None)
@@ -65,7 +65,7 @@ impl<T: ?Sized> fmt::Debug for StepProgress<T> {
     }
 }
 
-/// Work of which more and more becomes known as it goes on.
+/// Work whose extent becomes known as it proceeds.
 pub struct Steps<'a, T: ToOwned + ?Sized> {
     progress: &'a StepProgress<T>,
     done: u64,
@@ -85,7 +85,7 @@ impl<'a, T: ToOwned + ?Sized> Steps<'a, T> {
         }
     }
 
-    /// So many steps more are to be done.
+    /// Adds this many steps to the work.
     pub const fn add(&mut self, more: usize) {
         self.total += more as u64;
     }
@@ -104,7 +104,7 @@ impl<'a, T: ToOwned + ?Sized> Steps<'a, T> {
         Ok(())
     }
 
-    /// All steps are done. Nothing is told if there was none.
+    /// All steps are done. Reports nothing if there were none.
     ///
     /// # Errors
     /// That of the progress.

@@ -188,8 +188,8 @@ fn place<'a>(fields: &[Field], field: &Field, read: &mut Struct<'a>, value: Valu
 /// Reads an unsigned variable-length integer. Unlike those of records it is not zig-zag.
 ///
 /// They are counts, sizes, tags, types and versions, and Kafka holds them in an `int`: it takes one beyond `i32::MAX` for a negative number,
-/// so for null, for no tagged fields or for a tag that it does not know, and goes on with what stands behind. Nobody writes such a number.
-/// Here it is refused.
+/// so for null, for no tagged fields or for a tag that it does not know, and continues after it. Nobody writes such a number. It is refused
+/// here.
 pub(crate) fn read_unsigned(reader: &mut Reader<'_>) -> Result<u32, FormatError> {
     let start = *reader;
     let mut value = 0_u64;

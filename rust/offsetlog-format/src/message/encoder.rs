@@ -66,7 +66,7 @@ impl Encoder<'_> {
         let mut known = 0;
         let mut tagged: Vec<(u32, &Field, &Value<'_>)> = Vec::new();
         for field in fields {
-            // Whoever gives the fields in Kafka's order finds each at once.
+            // If the fields are given in Kafka's order, each is found at once.
             let next = given.fields.get(known);
             let value = match next {
                 Some((name, value)) if *name == field.name => Some(value),

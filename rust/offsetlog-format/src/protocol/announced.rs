@@ -2,8 +2,8 @@
 //!
 //! librdkafka never fetches from a server that does not announce Produce from version 0 to 3 and Fetch from 4 on; Kafka 4 announces
 //! Produce from 0 on for its sake, and reads 3 and later. Versions with topic ids in Produce, `OffsetCommit` and `OffsetFetch` are left
-//! out: old clusters have no ids. What is not announced (transactions, the consumer and share protocols, `DescribeTopicPartitions`),
-//! clients do without or refuse by name.
+//! out: old clusters have no ids. Clients do without the APIs that are not announced (transactions, the consumer and share protocols,
+//! `DescribeTopicPartitions`), or refuse by name.
 
 use super::Api;
 use super::apis::{

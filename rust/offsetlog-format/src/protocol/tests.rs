@@ -139,7 +139,7 @@ fn headers_are_kafkas_bytes() {
     assert!(header(1, Some(&long)).write(&mut out).is_err());
     assert_eq!(out, [9]);
 
-    // A response to ApiVersions never has tagged fields in its header: who asks does not know yet what the server knows.
+    // A response to ApiVersions never has tagged fields in its header: the client does not know yet what the server knows.
     for (api, version, tail) in [
         (&apis::METADATA, 1, &[][..]),
         (&apis::METADATA, 9, &[0]),

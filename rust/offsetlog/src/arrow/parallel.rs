@@ -69,7 +69,7 @@ impl Parallel {
                 .name("offsetlog-decode".to_owned())
                 .spawn(move || work(&queue, columns));
             if spawned.is_err() {
-                // The system has no more threads: those that were started do the work. If there is none, `send` fails below.
+                // The system has no more threads: the ones already started do the work. If none was started, `send` fails below.
                 break;
             }
         }

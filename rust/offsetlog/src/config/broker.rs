@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 const HOUR_MS: i64 = 3_600_000;
 const MINUTE_MS: i64 = 60_000;
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Where a broker keeps its logs that is told nothing: a folder, and the name in it.
+/// Where a broker keeps its logs by default: a folder, and the name in it.
 const DEFAULT_LOG_DIR: (&str, &str) = ("/tmp", "kafka-logs");
 
-/// What a broker's settings say about storage.
+/// A broker's settings about storage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BrokerSettings {
-    /// What holds for a topic that does not set it itself: as if it were given.
+    /// Defaults for topics that do not set them, as if they were given.
     pub topic_defaults: LogConfig,
     /// `log.dirs`, or else `log.dir`, or else Kafka's own default.
     pub log_dirs: Vec<PathBuf>,
@@ -41,10 +41,10 @@ impl BrokerSettings {
         Self::parse(pairs).map_err(|error| error.at_path(path))
     }
 
-    /// Takes a broker's settings; those that are not about storage are passed over, and of a name given twice the last one counts.
+    /// Takes a broker's settings. Ignores those that are not about storage; of a name given twice, the last one counts.
     ///
     /// # Errors
-    /// `Argument`, named for the setting: what a broker would refuse.
+    /// `Argument`, named for the setting: a value that a broker would refuse.
     pub fn parse<'n, 'v>(pairs: impl IntoIterator<Item = (&'n str, &'v str)>) -> Result<Self> {
         let given: BTreeMap<&str, &str> = pairs.into_iter().collect();
         let mut defaults = Vec::new();

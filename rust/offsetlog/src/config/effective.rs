@@ -1,4 +1,4 @@
-//! What holds for a topic of a cluster, built as Kafka builds it: each setting's value, and the layer that it comes from.
+//! The effective settings of a cluster's topic, computed as Kafka does: each setting's value, and the layer that it comes from.
 //!
 //! Source: Kafka's `ConfigEntry.ConfigSource`, `KafkaConfig.extractLogConfigMap` and `ServerTopicConfigSynonyms`. A broker merges
 //! its layers by its own names first and looks for a setting's names, in their order, in the outcome.
@@ -42,7 +42,7 @@ impl SettingSource {
     }
 }
 
-/// The settings that hold for a topic, with where each one comes from. What is not known has Kafka's default as its value: ask
+/// The effective settings of a topic, each with its source. An unknown setting has Kafka's default as its value: check
 /// [`source`](Self::source) before a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EffectiveConfig {

@@ -53,7 +53,7 @@ const GZIP_LEVELS: Kind = Kind::Int {
     also: Some(-1),
 };
 
-/// A default's text: as it is written in the table, unless a text stands beside it.
+/// A default's text: as it is written in the table, unless the table has a text beside it.
 macro_rules! default_text {
     ($default:expr) => {
         stringify!($default)

@@ -141,7 +141,7 @@ impl Kind {
     }
 }
 
-/// What stands between commas, as Kafka splits lists; nothing at all is no item.
+/// The items between commas, as Kafka splits lists; an empty text has no items.
 fn items(text: &str) -> impl Iterator<Item = &str> {
     let blank = |c| matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r');
     text.split(',')

@@ -1,4 +1,4 @@
-//! What was asked of the operating system when it refused.
+//! The operating system call that failed, as errors name it.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ pub enum IoCall {
 }
 
 impl IoCall {
-    /// Whether the call may need room on the disk. What only asks or reads does not; nor does a sync, after which it is not known what
-    /// the disk holds.
+    /// Whether the call may need disk space. Calls that only query or read do not; nor does a sync: after a failed one the contents of the
+    /// disk are unknown.
     pub(crate) const fn needs_room(self) -> bool {
         matches!(
             self,

@@ -51,8 +51,8 @@ impl LookedAt {
     }
 }
 
-/// How late the clock is between two of its ticks; a machine that stands still for a moment may miss some. 0 if the system has no coarse
-/// clock, or one whose ticks are more than four milliseconds apart.
+/// How late the clock is between two of its ticks; a machine that pauses for a moment may miss some. 0 if the system has no coarse clock,
+/// or one whose ticks are more than four milliseconds apart.
 fn late_ns() -> u64 {
     #[cfg(target_os = "linux")]
     {

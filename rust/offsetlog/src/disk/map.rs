@@ -45,9 +45,9 @@ impl Map {
 #[cfg(target_os = "linux")]
 static ADVICE_IS_TAKEN: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
 
-/// Whether the system looks at the advice to empty a page at a fork. QEMU's user mode answers "done" to whatever it does not know, and
-/// then a child would be taken for its parent. Linux refuses the advice for pages that are shared: what does not refuse it is not asked
-/// to empty pages.
+/// Whether the system acts on the advice to empty a page at a fork. QEMU's user mode answers "done" to any advice it does not know, and
+/// then a child would be taken for its parent. Linux refuses the advice for shared pages: a system that accepts it there is not asked to
+/// empty pages.
 #[cfg(target_os = "linux")]
 fn advice_is_taken() -> bool {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -74,7 +74,7 @@ pub(super) struct ForkMark(memmap2::MmapMut);
 
 #[cfg(target_os = "linux")]
 impl ForkMark {
-    /// A page that is empty; `None` if the system empties none (before Linux 4.14, and where a program stands in for Linux).
+    /// Returns an empty page; `None` if the system empties no pages (before Linux 4.14, or under a program that emulates Linux).
     pub(super) fn new() -> Option<Self> {
         if !*ADVICE_IS_TAKEN.get_or_init(advice_is_taken) {
             return None;
@@ -102,7 +102,7 @@ impl ForkMark {
 mod tests {
     use super::*;
 
-    /// Shared pages cannot be emptied, so whoever agrees to do it does not look at advice: such a system gets no marks.
+    /// Shared pages cannot be emptied, so a system that agrees to do it ignores advice: it gets no marks.
     #[test]
     fn a_system_that_takes_advice_gives_marks() {
         assert!(ForkMark::new().is_none() || advice_is_taken());

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// No file system has this device number, so a file created here is never taken for a file below.
 const DEVICE: u64 = u64::MAX;
 
-/// A disk that shows another disk and keeps all changes to itself. Deletions and writes are visible only here. Locks are only
-/// queried: a lock that is held below is refused, and none is taken. Whoever holds the locks itself is not refused.
+/// A disk that shows another disk and keeps all changes to itself. Deletions and writes are visible only here. Locks are only queried,
+/// never taken: locking fails if the lock is held below, unless the holder itself made the overlay.
 #[derive(Debug)]
 pub struct OverlayDisk {
     below: Arc<dyn Disk>,
-    /// The locks below are those of whoever made this.
+    /// The process that made this overlay holds the locks below.
     is_of_holder: bool,
     /// The files and directories that differ from the disk below, by path.
     nodes: Mutex<HashMap<PathBuf, Node>>,
@@ -47,7 +47,7 @@ impl OverlayDisk {
         }
     }
 
-    /// An overlay over `below` without changes, for whoever holds the locks of what is opened here: nothing is refused.
+    /// An overlay over `below` without changes, for a caller that holds the locks of everything it opens here: no lock is refused.
     pub(crate) fn of_holder(below: Arc<dyn Disk>) -> Self {
         Self {
             is_of_holder: true,

@@ -294,7 +294,7 @@ fn kind_and_stat(file: &File) -> io::Result<(FileType, FileStat)> {
     Ok((kind, FileStat::new(stat.st_size as u64, modified, id)))
 }
 
-/// The id of what stands at a path, without its times.
+/// The id of the file or directory at a path, without its times.
 #[cfg(target_os = "linux")]
 fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};

@@ -96,7 +96,7 @@ impl ProducerState {
 
     const fn end_transaction(&mut self, header: &BatchHeader, coordinator_epoch: i32) {
         if self.producer_epoch != header.producer_epoch {
-            // The sequences of a new epoch begin anew.
+            // Sequences restart with a new epoch.
             self.producer_epoch = header.producer_epoch;
             self.last_sequence = -1;
             self.last_offset = -1;

@@ -1,4 +1,4 @@
-//! Moving the batches of one log to the end of another, as they are: what was written aside is published, what was copied comes back.
+//! Appends the batches of one log to another unchanged: publishes staged records, restores copied ones.
 
 use super::writer::Checksums;
 use super::{AppendOptions, FetchOptions, Isolation, Log, LogWriter};
@@ -36,7 +36,7 @@ impl LogWriter {
     /// `Poisoned`, `Interrupted`.
     pub fn append_log(&self, source: &Log, options: &AppendLogOptions) -> Result<AppendInfo> {
         let mut total = AppendInfo::NOTHING;
-        // What is appended at once has to fit into a segment.
+        // One append has to fit into a segment.
         let segment_bytes = self.config().segment_bytes().max(1) as u64;
         let fetch = FetchOptions {
             max_bytes: CHUNK_BYTES.min(segment_bytes),

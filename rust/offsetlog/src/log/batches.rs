@@ -52,7 +52,7 @@ impl Log {
         let view = self.fresh_view()?;
         match view.check_bounds() {
             Ok(()) => Ok(view),
-            // What stays wrong is reported by whoever reads.
+            // If the error persists, the read reports it.
             Err(_) => self
                 .in_view(view, |view| self.checked_start(view, start))
                 .map_or_else(|_| Ok(self.view()), |(view, _)| Ok(view)),

@@ -1,7 +1,7 @@
-//! What the cluster wants of a partition that stands in a broker's log dir: its settings, and who else has a replica.
+//! What the cluster says of a partition in a broker's log dir: its settings, and which other brokers have a replica.
 //!
-//! A broker's directory is never kept by settings that are only ours: what holds there the cluster says, in its metadata log, and the
-//! broker's own `server.properties`. What neither tells is unknown, and nothing is removed by it.
+//! Settings that are only ours never apply to a broker's directory: the cluster's metadata log and the broker's own `server.properties`
+//! decide. A setting that neither has is unknown, and nothing is deleted by it.
 
 mod access;
 mod again;
@@ -86,7 +86,7 @@ struct Node {
 /// Whose a partition is, and what its cluster says of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Membership {
-    /// What says that the partition is a broker's; `None` where it is ours to keep.
+    /// The evidence that the partition is a broker's; `None` if it is ours to maintain.
     mark: Option<String>,
     node_id: Option<i32>,
     metadata: Option<Arc<Metadata>>,
@@ -103,8 +103,8 @@ pub(crate) struct Membership {
 }
 
 impl Surroundings {
-    /// `named` is the folder with the metadata log, that log's own directory, or ZooKeeper's data; without it, the metadata log is taken
-    /// that stands beside a partition, or in one of the folders `around`.
+    /// `named` is the folder with the metadata log, that log's own directory, or ZooKeeper's data; without it, the metadata log beside a
+    /// partition or in one of the folders `around` is used.
     ///
     /// # Errors
     /// `LogDir` for a named folder that has neither, or the data of several servers of ZooKeeper's.
@@ -217,7 +217,7 @@ impl Surroundings {
         Ok(found)
     }
 
-    /// The one rule for what is a broker's log dir: what only brokers and their tools write, or a metadata log among the folders.
+    /// The one rule for a broker's log dir: it has files that only brokers and their tools write, or a metadata log is among the folders.
     fn mark_of(&self, log_dir: &Path) -> Result<(Option<String>, Node)> {
         let path = log_dir.join(META_PROPERTIES);
         if let Some(bytes) = read_small(self.disk(), &path)? {
@@ -358,7 +358,7 @@ impl Surroundings {
 }
 
 impl Membership {
-    /// Its settings stand beside it now: it was made, or taken over, by us, unless a cluster has it.
+    /// Its settings are stored beside it now: offsetlog made it or took it over, unless a cluster has it.
     pub(crate) fn keep(&mut self) {
         if self.is_elsewhere {
             self.mark = None;
@@ -421,7 +421,7 @@ impl Membership {
         }
     }
 
-    /// Who else has a replica of the partition, as far as the metadata tells.
+    /// Which other brokers have a replica of the partition, as far as the metadata shows.
     pub(crate) fn others(&self) -> Vec<i32> {
         let registered = self
             .image()
@@ -445,8 +445,8 @@ impl Membership {
         Some(registered.leader? == self.node_id?)
     }
 
-    /// The settings that hold. `option` is what a caller gives, `stored` what stands beside the data, `defaults` what holds for topics
-    /// that set nothing.
+    /// The effective settings. `option` comes from the caller, `stored` is stored beside the data, `defaults` apply to topics that set
+    /// nothing.
     ///
     /// # Errors
     /// `Argument`: settings that contradict each other.
@@ -524,7 +524,7 @@ impl Membership {
     }
 }
 
-/// Why metadata at `place` is none of the cluster `here`.
+/// Why the metadata at `place` is not the cluster `here`'s.
 fn is_another(place: &Path, here: &str, there: Option<&str>) -> Option<String> {
     let there = there.filter(|&there| there != here)?;
     let place = place.display();
@@ -541,7 +541,7 @@ fn told<T>(read: Result<T>) -> Result<std::result::Result<T, String>> {
     }
 }
 
-/// Whether a partition directory has records, or had: what we make has settings beside it before it has segments, so a directory with
+/// Whether a partition directory has or had records: one that offsetlog makes has settings before it has segments, so a directory with
 /// segments and without settings comes from elsewhere.
 fn has_segments(disk: &dyn Disk, path: &Path) -> Result<bool> {
     let entries = match disk.list(path) {

@@ -79,7 +79,7 @@ impl TopicIdentity {
 
 impl Followed {
     /// Returns the log end offset. Fails once if the log was truncated below an offset that was already returned, because records written
-    /// in that place would be skipped, and goes on there.
+    /// there would be skipped; then continues there.
     fn end(&mut self) -> Result<i64> {
         let (end, cut) = self.progress.look(&self.log)?;
         self.topic.check(&self.log)?;
@@ -103,8 +103,8 @@ impl Followed {
         self.progress.unread().max(self.floor) >= self.stop
     }
 
-    /// As [`end`](Self::end); `None` if the range was read to its stop. What was returned may be truncated then too; what else may be
-    /// wrong with the log by now is no matter.
+    /// As [`end`](Self::end); `None` if the range was read to its stop. A truncation of returned records is an error even then; other
+    /// errors of the log are ignored.
     fn end_if_unread(&mut self) -> Result<Option<i64>> {
         match self.end() {
             Ok(_) if self.is_read() => Ok(None),
@@ -130,8 +130,8 @@ fn is_of_what_was_returned(error: &Error) -> bool {
 }
 
 impl Follow {
-    /// Follows ranges, and whole logs, which are opened now. A range without a stop never ends. If one of the logs cannot be opened for
-    /// what stands in its directory, that is damage. Ignores `start`, `stop` and `limit` of the options.
+    /// Follows ranges, and whole logs, which are opened now. A range without a stop never ends. A log that cannot be opened because of its
+    /// directory's contents counts as damage. Ignores `start`, `stop` and `limit` of the options.
     ///
     /// # Errors
     /// As [`Scan::over`], and those of opening the logs.
@@ -195,13 +195,13 @@ impl Follow {
     /// Use one scan at a time: this one begins behind the last batch that the previous one returned.
     ///
     /// # Errors
-    /// `OffsetOutOfRange` if a log was truncated below what was read, or, in the scan, if retention deleted the next records. The next
-    /// call goes on at the error's `log_end_offset`, or at its `log_start_offset`, and reports what was truncated since. `Io` if a
-    /// partition was deleted, even if its topic was made again since; `Interrupted`.
+    /// `OffsetOutOfRange` if a log was truncated below what was read, or, in the scan, if retention deleted the next records. The next call
+    /// continues at the error's `log_end_offset`, or at its `log_start_offset`, and reports later truncations. `Io` if a partition was
+    /// deleted, even if its topic was made again since; `Interrupted`.
     pub fn next_scan(&mut self, at_most: Option<Duration>) -> Result<Option<Scan>> {
         let until = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
-            // Asked before the look: what was appended before its writer was closed is still returned.
+            // Asked before the look, so that records appended before the writer was closed are still returned.
             let is_closed = self
                 .logs
                 .iter()
@@ -225,8 +225,8 @@ impl Follow {
         }
     }
 
-    /// Looks whether a log was truncated below what was returned of it. [`next_scan`](Self::next_scan) does so before it returns records;
-    /// who needs no more of them asks here.
+    /// Checks whether a log was truncated below the records that were returned. [`next_scan`](Self::next_scan) does so before it returns
+    /// records; a caller that needs no more records calls this.
     ///
     /// # Errors
     /// `OffsetOutOfRange`; `Interrupted`.
@@ -240,8 +240,8 @@ impl Follow {
         Ok(())
     }
 
-    /// The log end offset of a range; `None` if it was read to its stop. If the log was truncated below what was returned, the other
-    /// ranges of it say so too, even if it has grown again before they are looked at: who is told drops the records of them all.
+    /// The log end offset of a range; `None` if it was read to its stop. If the log was truncated below the returned records, its other
+    /// ranges report that too, even if it has grown again by then: the caller drops the records of all of them.
     fn end_of(&mut self, at: usize) -> Result<Option<i64>> {
         let Some(each) = self.logs.get_mut(at) else {
             return Ok(None);

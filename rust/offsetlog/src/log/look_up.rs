@@ -271,8 +271,8 @@ impl Log {
         Err(self.out_of_range(view, offset)?)
     }
 
-    /// The error for an offset that a view does not hold. Below the log start offset, it is told even where damage hides the end: then the
-    /// end is where the newest segment begins.
+    /// The error for an offset that a view does not hold. An offset below the log start offset is reported even if damage hides the end:
+    /// the end is then where the newest segment begins.
     pub(super) fn out_of_range(&self, view: &View, requested: i64) -> Result<Error> {
         let log_end_offset = match view.end() {
             Ok(end) => end.log_end_offset,

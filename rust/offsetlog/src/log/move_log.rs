@@ -1,4 +1,4 @@
-//! Moving the segments of a log that was written aside behind the end of another one, by renaming: published without a copy.
+//! Publishes a staged log without a copy: renames its segments into another log, after that log's end.
 //!
 //! Only base offset and leader epoch of its batches change, in the file where they were staged. From the moment before the first of these
 //! changes the staged directory has a note with the size, checksum and width of every batch, by which they are known again, in whatever
@@ -31,7 +31,7 @@ const NOTE_VERSION: &str = "0";
 /// Three numbers of ten digits at most for each batch, which has at least 61 bytes.
 const NOTE_BYTES: u64 = 1 << 31;
 
-/// What stays of a batch when it is numbered anew.
+/// The parts of a batch that stay when it gets new offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovedBatch {
     /// Its size on disk.
@@ -49,20 +49,20 @@ impl MovedBatch {
 }
 
 impl LogWriter {
-    /// Moves the segments of the staged log in `source` behind the end of this one, by renaming its files; returns `None`, and has
-    /// changed nothing, where [`append_log`](Self::append_log) is to copy them. Batches get the next offsets, and the epoch
-    /// `leader_epoch` or else the newest of this log.
+    /// Moves the segments of the staged log in `source` to the end of this one by renaming its files. Returns `None`, with nothing changed,
+    /// if [`append_log`](Self::append_log) has to copy them. Batches get the next offsets, and the epoch `leader_epoch` or else the newest
+    /// of this log.
     ///
-    /// A log is moved if it has at least a quarter of `segment.bytes`, so that there are never many more segments than with copying; or
-    /// 16 MiB where the active segment is empty, whose place its first one takes. It is copied if its offsets have gaps, or a batch belongs
-    /// to a producer, is a marker or of magic 0 or 1, or a segment does not fit the settings of this log.
+    /// A log is moved if it has at least a quarter of `segment.bytes`, so that there are never many more segments than with copying; or 16
+    /// MiB if the active segment is empty, which its first one then replaces. It is copied if its offsets have gaps, or a batch belongs to
+    /// a producer, is a marker or of magic 0 or 1, or a segment does not fit the settings of this log.
     ///
-    /// The first segment that is moved stands behind everything that was appended before, which is made durable first. After an error
-    /// or a crash the first segments may be in the log, each whole or not at all; [`moving_note`] then tells what the batches of all of
-    /// them are, and a call with the number of those that are not in the log moves the rest. Nobody may have `source` open.
+    /// Everything that was appended before is made durable first; the first moved segment follows it. After an error or a crash the first
+    /// segments may be in the log, each whole or not at all; [`moving_note`] then returns the batches of all of them, and a call with the
+    /// number of batches that are not in the log moves the rest. Nobody may have `source` open.
     ///
     /// # Errors
-    /// `LogDir` if `source` has not as many batches as it should, or was moved in part and cannot be moved any further; `Locked` if it
+    /// `LogDir` if `source` does not have the expected number of batches, or was partly moved and cannot be moved further; `Locked` if it
     /// is open; corruption of its batches; `Cluster` if other brokers have replicas; `Io`, `Closed`, `Poisoned`.
     pub fn move_log(
         &self,
@@ -326,8 +326,8 @@ impl Piece {
     /// Gives its batches offsets from `base_offset` on and an epoch, durably. Whatever state an earlier call left them in, the result is
     /// the same.
     ///
-    /// The first call changes them where they are. A later one writes the file anew: a sync may have failed before, and then nobody knows
-    /// whether the system ever writes these places again.
+    /// The first call changes them in place. A later one rewrites the file: a sync may have failed before, and then the system may never
+    /// write these places again.
     pub(super) fn number(
         &self,
         disk: &dyn Disk,

@@ -139,8 +139,8 @@ impl Log {
         self.look(View::high_watermark)
     }
 
-    /// The high watermark as the log dir's `replication-offset-checkpoint` has it; `None` where there is none. One beyond the log end
-    /// offset says that records were replicated, and acknowledged, which are not in the log.
+    /// The high watermark as the log dir's `replication-offset-checkpoint` has it; `None` where there is none. A value beyond the log end
+    /// offset means that replicated, acknowledged records are missing from the log.
     ///
     /// # Errors
     /// `Io`.

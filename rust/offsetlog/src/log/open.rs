@@ -161,7 +161,7 @@ pub(super) fn directory(
     let parsed = match partition_name(&path) {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Nobody is told to rename a log dir. What is no folder has a wrong name, too.
+            // No error advises renaming a log dir. A path that is not a folder has a wrong name, too.
             return Err(
                 match folder::refuse_unless_partition(options.disk.as_ref(), &path) {
                     Err(refused) if !matches!(refused.kind(), ErrorKind::Io { .. }) => refused,

@@ -31,8 +31,8 @@ pub struct RangeOptions<'o> {
     pub isolation: Isolation,
     /// Offset, exclusive, at which the log is to end; the log end offset if that is lower.
     pub stop: Option<i64>,
-    /// Ends open transactions in the caller's view: what it commits is readable, what it aborts is listed with the aborted transactions,
-    /// and only what it does not decide bounds the last stable offset.
+    /// Ends open transactions in the caller's view: those it commits are readable, those it aborts are listed with the aborted
+    /// transactions, and only those it does not decide bound the last stable offset.
     pub outcome: Option<&'o Outcome<'o>>,
 }
 

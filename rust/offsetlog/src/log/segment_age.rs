@@ -1,4 +1,4 @@
-//! What retention and the cleaner go by, for readers: how old a segment is, and up to where the log was compacted.
+//! Shows readers what retention and the cleaner use: how old a segment is, and up to where the log was compacted.
 
 use super::Log;
 use super::state::{STATE_FILE, read_state};

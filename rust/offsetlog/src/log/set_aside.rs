@@ -29,8 +29,8 @@ pub(crate) struct SetAside {
 }
 
 impl SetAside {
-    /// What the file at this path is by its name; `None` if it is not named like a file that was set aside, or does not lie in a
-    /// partition's directory. Looks at no file.
+    /// Classifies the file at this path by its name; `None` if it is not named like a file that was set aside, or is not in a partition's
+    /// directory. Reads no file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let name = path.file_name()?.to_str()?;
@@ -93,8 +93,9 @@ pub struct SetAsideFile {
 }
 
 impl Log {
-    /// The files that were set aside from this log, ascending by segment and position: what recovery cut and kept in `offsetlog-cut`,
-    /// what [`truncate_to_keeping`](crate::LogWriter::truncate_to_keeping) kept there, and segments that a truncation, retention or compaction removed and that wait for their deletion.
+    /// The files that were set aside from this log, ascending by segment and position: bytes that recovery cut and kept in `offsetlog-cut`,
+    /// bytes that [`truncate_to_keeping`](crate::LogWriter::truncate_to_keeping) kept there, and segments that a truncation, retention or
+    /// compaction removed and that wait for their deletion.
     ///
     /// # Errors
     /// `Io`.
@@ -151,7 +152,7 @@ impl Log {
     }
 }
 
-/// What stands behind the position in the name of what a truncation kept.
+/// Follows the position in the name of a file that a truncation kept.
 pub(in crate::log) const TRUNCATED: &str = "truncated";
 
 /// Base offset and position in the name of what was cut off a `.log`, and whether a truncation did: `FILE.POSITION` or

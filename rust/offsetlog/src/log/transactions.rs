@@ -1,4 +1,4 @@
-//! Which transactions were committed, which aborted, which are open: from the log itself.
+//! Finds in the log itself which transactions were committed, which were aborted, and which are open.
 //!
 //! A missing or emptied `.txnindex` cannot be told from that of a segment without aborts, so it decides nothing here. The markers
 //! in the log do: a record of a transactional producer has the fate of that producer's next marker. They are found by one
@@ -229,7 +229,7 @@ impl Log {
     /// The error of the damage that hides how transactions with records from `from` on ended. Walks to it again.
     pub(super) fn outcomes_error(&self, view: &View, from: i64) -> Error {
         let walked = self.walk_txn_outcomes(view, from, &mut TxnOutcomes::default(), &mut 0);
-        // What was found damaged can be read now.
+        // The bytes that were damaged can be read now.
         walked.map_or_else(|error| error, |()| view.met_two_states())
     }
 
@@ -243,7 +243,7 @@ impl Log {
         let limit = self.0.options.limits.max_decompressed_bytes;
         self.visit_headers(view, from, |header, walk| {
             if header.last_offset < from {
-                // The walk may begin before. What is damaged there hides nothing that is asked.
+                // The walk may begin earlier. Damage there does not affect the answer.
                 return Ok(());
             }
             *last = header.last_offset;

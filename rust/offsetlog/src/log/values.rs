@@ -1,4 +1,4 @@
-//! What the verbs of a log take and give: plain values that own their bytes.
+//! Arguments and results of a log's methods: plain values that own their bytes.
 
 use crate::error::{Error, Result};
 use crate::memory;
@@ -103,7 +103,7 @@ pub fn sequence_of(header: &BatchHeader, offset: i64) -> i32 {
     offsetlog_format::batch::sequence_after(header.base_sequence, i32::try_from(delta).unwrap_or(0))
 }
 
-/// What a look-up by time gives.
+/// The result of a look-up by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffsetAndTimestamp {
     /// Offset of the record.

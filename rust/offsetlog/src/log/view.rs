@@ -167,7 +167,7 @@ impl View {
         let origin = Origin::of(base, before);
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
-        // Of a moment ago: what changed since is seen by the next look.
+        // As of a moment ago: the next look sees later changes.
         let mut stamp = Stamp::of(directory, origin.stat, None);
         // A writer in this process counts its own changes, so times do not matter.
         let is_racy = directory.ends.is_none() && stamp.is_racy();

@@ -199,7 +199,7 @@ fn valid_end(log: &Log) -> Result<i64> {
 mod tests {
     use super::*;
 
-    /// A choice that was begun before the log dirs were listed again is not one of now, whoever ends first.
+    /// A choice that was begun before the log dirs were listed again is not current, whichever ends first.
     #[test]
     fn a_doubt_that_comes_while_replicas_are_read_stays() {
         let wanted = || TopicPartition {

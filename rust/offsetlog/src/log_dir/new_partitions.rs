@@ -38,8 +38,8 @@ impl Drop for Asides<'_> {
         for Aside { path, lock } in std::mem::take(&mut self.by_parent).into_values() {
             let _ = remove_all(disk, &path, DEPTH_MAX);
             lock.release();
-            // On a network file system what is open stays in its folder until it is closed. What cannot be removed waits as a deleted
-            // topic does.
+            // On a network file system an open file stays in its folder until it is closed. A folder that cannot be removed waits as a
+            // deleted topic does.
             if remove_all(disk, &path, DEPTH_MAX).is_err()
                 && let Ok(writer) = self.log_dir.writer()
             {
@@ -121,7 +121,7 @@ impl LogDir {
     /// Moves a directory back to where it was made, unless somebody has opened it.
     fn take_back(&self, path: &Path, building: &Path) {
         let locked = match lock_partition(self.disk(), path) {
-            // A full disk has no room for the lock's file, which whoever has opened the partition has made.
+            // A full disk has no room for the lock file, which any process that has opened the partition has made.
             Err(error) if lacks_room(&error) => lock_idle(self.disk(), path),
             locked => locked.map(Some),
         };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 type Cell = Arc<Mutex<Held>>;
 
-/// So many logs are closed or synced one after the other.
+/// Up to this many logs are closed or synced one after the other.
 const FEW: usize = 32;
 /// Threads that close or sync more than those.
 const THREADS: usize = 8;
@@ -168,7 +168,7 @@ impl OpenLogs {
         }
     }
 
-    /// Fails if a log was closed to make room and could not be synced. Only the caller that wanted the room was told of it, and what was
+    /// Fails if a log was closed to make room and could not be synced. Only the caller that wanted the room got the error, and records
     /// appended to that log may be lost.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl OpenLogs {
         let done = done.and_then(|()| work());
         let mut slots = self.lock();
         if done.is_ok() {
-            // What could not be synced need not be durable any more.
+            // Records that could not be synced need not be durable any more.
             slots.lost.retain(|lost, _| !partitions.contains(lost));
         }
         for (partition, held) in partitions.iter().zip(&mut all) {
@@ -270,8 +270,8 @@ impl OpenLogs {
     }
 }
 
-/// Does something with each of them, also after an error. Of many with several threads: what waits for the disk waits together, and a file
-/// system's journal takes what waits for it at once.
+/// Calls `work` for each item, even after an error. Uses several threads for many items: they wait for the disk together, and a file
+/// system's journal commits them at once.
 ///
 /// # Errors
 /// An error of `work`; `Poisoned` if it panicked.

@@ -57,9 +57,9 @@ pub struct TopicSettings {
 pub struct ClusterSettings(Arc<Surroundings>);
 
 impl ClusterSettings {
-    /// Reads again what was read of the cluster's metadata, and returns why some of it was not taken, one reason for each place: what
-    /// cannot be read, or [does not go on](crate::MetadataImage::less_than) where what is known ended. What was known of that place is kept.
-    /// What has not been asked for is read when it is.
+    /// Reads the known metadata of the cluster again, and returns why some of it was not accepted, one reason for each place: it cannot be
+    /// read, or [does not continue](crate::MetadataImage::less_than) where the known metadata ended. The known metadata of that place is
+    /// kept. Metadata that was never asked for is read when it is needed.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -331,8 +331,8 @@ impl LogDir {
         self.topic_settings_from(topic, &self.cluster_settings(broker, metadata)?)
     }
 
-    /// The layers below the topics' own settings, for [`topic_settings_from`](Self::topic_settings_from) of many topics: what is read of
-    /// them is read once.
+    /// The layers below the topics' own settings, for [`topic_settings_from`](Self::topic_settings_from) of many topics: they are read only
+    /// once.
     ///
     /// # Errors
     /// `LogDir` if `metadata` has no metadata log.
@@ -350,7 +350,7 @@ impl LogDir {
     }
 
     /// Tells whether the cluster's metadata may have changed, in these log dirs or where `cluster` has it from: two marks are equal only
-    /// if it has not. What cannot be looked at counts as absent.
+    /// if it has not. A file that cannot be accessed counts as absent.
     ///
     /// Cost: a listing of each folder with metadata, and a look at each of its files.
     #[must_use]

@@ -416,8 +416,8 @@ impl LogDir {
         }
     }
 
-    /// Makes everything durable that was appended to any partition, all that can be. If another thread closes a
-    /// partition meanwhile, the close makes it durable.
+    /// Makes the appended records of all partitions durable, as far as possible. If another thread closes a partition meanwhile, the close
+    /// makes it durable.
     ///
     /// # Errors
     /// The first error of [`LogWriter::flush`]. `Poisoned`, until the log dirs are opened again, after a partition that was closed for

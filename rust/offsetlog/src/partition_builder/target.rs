@@ -57,7 +57,7 @@ struct Batch {
 /// The leader epochs of the new log.
 #[derive(Debug)]
 struct Epochs {
-    /// The greatest one that the log may have; from then on they are counted anew.
+    /// The greatest one that the log may have; if there is one, epochs are renumbered.
     maximum: Option<i32>,
     /// Greatest epoch of the old log so far; -1 before the first.
     seen: i32,
@@ -228,8 +228,8 @@ impl Target {
         self.hand_over_encoded((first, header.last_offset), header.max_timestamp)
     }
 
-    /// Adds a batch of magic 2 with only its records below `end`: what follows cannot be read. Its offsets, its producer and its
-    /// sequence stay, as in a compacted log.
+    /// Adds a batch of magic 2 with only its records below `end`: the rest cannot be read. Its offsets, its producer and its sequence stay,
+    /// as in a compacted log.
     pub(super) fn add_first(
         &mut self,
         header: &BatchHeader,
@@ -403,7 +403,7 @@ impl Target {
         max_timestamp: i64,
     ) -> Result<usize> {
         let fits = self.chunk.len() + bytes.len() <= self.chunk_bytes;
-        // What is appended at once comes into one segment.
+        // One append goes into one segment.
         let is_later = self.chunk_timestamp >= 0
             && max_timestamp.saturating_sub(self.chunk_timestamp) > self.segment_ms;
         if !fits || is_later || last - self.chunk_first > SPAN_MAX {

@@ -29,7 +29,7 @@ pub(crate) enum Found {
 /// How much a walk reads at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReadAhead {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// As far as a batch with about this offset; `i64::MAX` where that is not known. Decides how much is read, never what is found.
     To(i64),

@@ -1,7 +1,7 @@
 //! Counts, while the map is built, how many records of each batch a later one replaces.
 //!
-//! So the second reading leaves out batches of which nothing stays, and copies those of which everything stays without a look at their
-//! records. What is not counted is decided record by record.
+//! So the second pass skips batches of which no record stays, and copies batches of which every record stays without reading the records.
+//! Batches that were not counted are decided record by record.
 
 /// Batches that are counted: 4 MiB of memory.
 const MAX_BATCHES: usize = 1 << 18;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
-/// What the files of a cluster's metadata look like: equal marks mean that it has not changed. A file that changed a moment ago may change
-/// again and look the same; a mark with one is equal to none, not even to itself.
+/// The state of the files of a cluster's metadata: equal marks mean that it has not changed. A file that changed a moment ago may change
+/// again and look the same; a mark with such a file equals no mark, not even itself.
 #[derive(Debug, Clone, Default)]
 pub struct MetadataMark {
     files: BTreeMap<PathBuf, Option<FileStat>>,
@@ -71,9 +71,9 @@ impl Surroundings {
         places
     }
 
-    /// Reads again what was read, and returns why some of it was not taken: what cannot be read, lacks a part that was there, or ends
-    /// before what is known. What is known of it is kept then; the rest is taken. A metadata log whose directory is gone gives way to
-    /// the next one around the same log dir, if that one has no less.
+    /// Reads all known metadata again, and returns why some of it was not accepted: it cannot be read, lacks a part that was there, or ends
+    /// before what is known. The known version of that part is kept; the rest is replaced. A metadata log whose directory is gone is
+    /// replaced by the next one around the same log dir, if that one has no less.
     ///
     /// # Errors
     /// `Interrupted`.
@@ -96,7 +96,7 @@ impl Surroundings {
         Ok(failed.into_values().collect())
     }
 
-    /// What is read now, or why it is not taken in place of what was read before.
+    /// Returns the metadata as read now, or why it does not replace `before`.
     fn read_in_place_of(
         &self,
         before: &Metadata,
@@ -130,7 +130,7 @@ impl Surroundings {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         for (asked, before) in known {
-            // What somebody named stays.
+            // Metadata that the caller named is kept.
             let users: Vec<&PathBuf> = beside
                 .iter()
                 .filter(|(_, log)| **log == asked.0)
@@ -191,14 +191,14 @@ impl Metadata {
 }
 
 impl MetadataImage {
-    /// Why it does not go on where `known` ended, which a reader that stays takes for damage or for the metadata of another cluster; `None`
-    /// if it does.
+    /// Returns why it does not continue where `known` ended, which a long-running reader takes for damage or for another cluster's
+    /// metadata; `None` if it continues.
     #[must_use]
     pub const fn less_than(&self, known: &Self) -> Option<&'static str> {
         if known.is_complete && !self.is_complete {
             return Some("a part of it is in no snapshot and no longer in the log");
         }
-        // A cluster moves from ZooKeeper to KRaft, and its offsets begin anew.
+        // When a cluster moves from ZooKeeper to KRaft, its offsets restart.
         match (known.is_of_zookeeper, self.is_of_zookeeper) {
             (true, false) => None,
             (false, true) => Some("it is of ZooKeeper, which the cluster had left"),

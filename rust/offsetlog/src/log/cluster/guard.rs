@@ -1,4 +1,4 @@
-//! What is refused in a broker's log dir unless the caller asks for it by name.
+//! Refuses changes in a broker's log dir that the caller did not ask for by name.
 
 use super::Membership;
 use crate::config::EffectiveConfig;

@@ -1,8 +1,7 @@
-//! What the controllers of a cluster know, out of `__cluster_metadata` (FORMAT.md «Internal topics»): the newest snapshot first, then
-//! the records behind it, in order.
+//! Reads a cluster's metadata from `__cluster_metadata` (FORMAT.md «Internal topics»): the newest snapshot first, then the records after
+//! it, in order.
 //!
-//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Not kept are what credentials consist of, tokens and
-//! controllers.
+//! Source: Kafka's `MetadataImage` and the deltas that it is made of. Tokens, controllers and the contents of credentials are not kept.
 
 use super::access::{AccessControlEntry, Accesses, ClientQuota, ScramCredential};
 use super::metadata_snapshot::{Snapshot, newest_snapshot};
@@ -14,7 +13,7 @@ use offsetlog_format::message::{Struct, Value};
 use offsetlog_format::{FormatError, Uuid};
 use std::collections::{BTreeMap, HashMap};
 
-/// What the metadata log says of a cluster, or before KRaft its ZooKeeper. There numbers of transactions stand for offsets.
+/// A cluster's metadata, from its metadata log or, before KRaft, from ZooKeeper. There transaction numbers take the place of offsets.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct MetadataImage {
     /// The first offset of the metadata log that is not in it.
@@ -42,7 +41,7 @@ pub struct MetadataImage {
     pub scram_credentials: Vec<ScramCredential>,
     /// Producer ids below it were given out, as far as is known.
     pub next_producer_id: Option<i64>,
-    /// Topics whose removal stands behind the snapshot, in that order; it forgets those before.
+    /// Topics whose removal is in the log after the snapshot, in that order; the snapshot has no earlier ones.
     pub removed_topics: Vec<(String, Uuid)>,
     /// Whether it is of ZooKeeper's data: then features are not in it, nor settings that are encrypted.
     pub is_of_zookeeper: bool,
@@ -114,13 +113,13 @@ impl MetadataImage {
     }
 }
 
-/// What the metadata log `log` says. Begins with the newest snapshot there is, and reads the log behind it. Records of a metadata
-/// transaction count once it is ended. What a quorum has not committed yet is not told apart. Memory holds what the metadata holds.
+/// Reads the metadata log `log`: its newest snapshot, then the log after it. Records of a metadata transaction count once it has ended.
+/// Records that the quorum has not committed yet are not distinguished. Holds the whole metadata in memory.
 ///
 /// # Errors
-/// As a scan; `Corrupt` kinds for a snapshot that is damaged or has no end and for a record that is none of the metadata's,
-/// `UnsupportedVersion` for one newer than Kafka 4.3's. Records of types that are not known, and changes of what is not there, are
-/// left out with a warning.
+/// As a scan; `Corrupt` kinds for a snapshot that is damaged or has no end and for a record that is not a metadata record,
+/// `UnsupportedVersion` for one newer than Kafka 4.3's. Records of unknown types, and changes to things that do not exist, are left out
+/// with a warning.
 pub(crate) fn read_metadata(log: &Log) -> Result<MetadataImage> {
     match read_once(log) {
         // A snapshot that a controller has just replaced.
@@ -357,7 +356,7 @@ impl Replay {
         Some(())
     }
 
-    /// What the record does not name stays; a leader that is named begins an epoch, also where it led before.
+    /// Fields that the record does not have stay as they are; a leader in the record begins an epoch, even if it was the leader before.
     fn change_partition(&mut self, fields: &Struct<'_>) -> Option<()> {
         let topic = self.topics.get_mut(&uuid(fields, "topicId"))?;
         let partition = topic.partitions.get_mut(&int(fields, "partitionId"))?;

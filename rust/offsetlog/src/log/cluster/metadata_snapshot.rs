@@ -110,7 +110,7 @@ pub(super) fn each_record(
         .at_position(size))
 }
 
-/// Makes `bytes` what stands at `position`, of which the file has had so many.
+/// Reads `count` bytes at `position` into `bytes`; fewer if the file has shrunk since.
 fn fill(file: &dyn DiskFile, bytes: &mut Vec<u8>, position: u64, count: u64) -> Result<()> {
     let count = usize::try_from(count).map_err(|_| Error::no_memory())?;
     bytes.clear();

@@ -1,4 +1,4 @@
-//! Metadata that somebody named, instead of the log that stands beside the partitions: another metadata log, or ZooKeeper's data.
+//! Reads metadata that the caller named, instead of the metadata log beside the partitions: another metadata log, or ZooKeeper's data.
 
 use super::metadata::{MetadataImage, read_metadata};
 use super::zookeeper::{Found, OldGroup, Places};
@@ -40,7 +40,7 @@ impl Source {
 }
 
 impl Surroundings {
-    /// What the metadata says that somebody named, of the cluster of the log dirs around.
+    /// Reads the metadata that the caller named, for the cluster of the log dirs around.
     ///
     /// # Errors
     /// As [`read_metadata`]. Of ZooKeeper's data as [`Places::read`], and `LogDir` where it is another cluster's, or the cluster has moved to
@@ -63,8 +63,8 @@ impl Surroundings {
         }
     }
 
-    /// The groups of consumers whose offsets ZooKeeper has; none where its data is not among the paths. What was left out of them is
-    /// told beside them.
+    /// The consumer groups whose offsets are in ZooKeeper; none if its data is not among the paths. What was left out is returned beside
+    /// them.
     ///
     /// # Errors
     /// As [`named_metadata`](Self::named_metadata).
@@ -107,7 +107,8 @@ impl Surroundings {
     }
 }
 
-/// The metadata log's directory: `folder` itself, or in it. What cannot be looked at is not taken for absent: it guards the log dir.
+/// The metadata log's directory: `folder` itself, or in it. A path that cannot be accessed is not taken for absent: the metadata log guards
+/// the log dir.
 pub(super) fn metadata_log(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>> {
     let name = format!("{METADATA_TOPIC}-0");
     if folder.file_name().is_some_and(|own| own == name.as_str()) {

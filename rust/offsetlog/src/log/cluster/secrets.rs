@@ -2,7 +2,7 @@
 
 use super::MetadataImage;
 
-/// What stands for a secret: Kafka's own word.
+/// The text shown in place of a secret: Kafka's own.
 pub const HIDDEN: &str = "[hidden]";
 
 /// Every setting of a broker, topic, group or client metrics that is no password, by the definitions in Kafka 2.8.2, 3.9.2 and 4.3.0.

@@ -111,11 +111,11 @@ impl Places {
         [self.snapshots.clone(), self.logs.clone()]
     }
 
-    /// What the data has of a Kafka cluster: of the only one, or of the one with this id.
+    /// Returns what the data has of the only Kafka cluster in it, or of the one with this id.
     ///
     /// # Errors
     /// `MetadataFile` for damage, and for data of nodes that is not Kafka's; `LogDir` where transactions are missing, where there is no
-    /// Kafka cluster, where it cannot be told which one is meant, and where the cluster has begun to move to KRaft; `Limit`, `Io`,
+    /// Kafka cluster, where it is unclear which one is meant, and where the cluster has begun to move to KRaft; `Limit`, `Io`,
     /// `Interrupted`.
     pub(crate) fn read(&self, options: &OpenOptions, cluster_id: Option<&str>) -> Result<Found> {
         let nodes = self.nodes(options, false)?;
@@ -136,7 +136,7 @@ impl Places {
         }
     }
 
-    /// Below which path the cluster stands.
+    /// The path below which the cluster's nodes are.
     fn choose(&self, nodes: &Nodes, cluster_id: Option<&str>) -> Result<Vec<u8>> {
         let mut all = nodes.clusters();
         if all.is_empty() {
@@ -212,8 +212,8 @@ impl Places {
             .collect();
         logs.sort();
         let next = held.saturating_add(1);
-        // Behind a snapshot the log goes on for a while that was written before it. Where that was removed, one that begins right behind
-        // the snapshot will do.
+        // A log file begun before a snapshot continues for a while after it. If that file was deleted, one that begins right after the
+        // snapshot will do.
         let before = logs.iter().rposition(|(zxid, _)| *zxid <= held);
         let behind = || logs.iter().position(|(zxid, _)| *zxid == next);
         let Some(first) = before.or_else(behind) else {

@@ -1,4 +1,4 @@
-//! What the producer state remembers of one producer (Kafka's `ProducerStateEntry`).
+//! One producer's entry in the producer state (Kafka's `ProducerStateEntry`).
 
 use offsetlog_format::{BatchHeader, ProducerSnapshotEntry};
 
@@ -10,7 +10,7 @@ pub(crate) const NO_EPOCH: i16 = -1;
 /// Sequence of a batch without one.
 pub(crate) const NO_SEQUENCE: i32 = -1;
 
-/// What is remembered of an appended batch, to recognise it if it is sent again.
+/// The properties of an appended batch by which a duplicate is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AppendedBatch {
     pub(crate) last_sequence: i32,

@@ -33,7 +33,7 @@ pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     let mut entries = disk
         .list(&directory.path)
         .map_err(|error| Error::io(IoCall::List, &directory.path, error))?;
-    // File systems list in any order; the same files are told of in the same one.
+    // File systems list in any order; the same files must be reported in the same order.
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     let mut plan = Plan::default();
     let mut live = Vec::new();

@@ -50,7 +50,7 @@ struct Threads {
     other: Option<JoinHandle<()>>,
 }
 
-/// Who checks which stripe.
+/// Which thread checks which stripe.
 #[derive(Debug, Default)]
 struct Board {
     state: Mutex<State>,

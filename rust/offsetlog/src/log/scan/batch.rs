@@ -165,7 +165,7 @@ impl<'s> Batch<'s> {
             let limits = &self.log.0.options.limits;
             let mut next = self.next;
             let mut checked = Ok(());
-            // What ends it is met, and placed, once more below.
+            // The error that ends it occurs again below, and gets its place there.
             while let Ok(Some(record)) = records.next_record() {
                 next = record.offset.saturating_add(1);
                 checked = limits.check_headers(&record);

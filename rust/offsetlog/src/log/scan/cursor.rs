@@ -253,7 +253,7 @@ impl Cursor {
         }
     }
 
-    /// Goes on behind a batch. A batch that fails again and again is looked at a few times only, however often files change.
+    /// Continues after a batch. A batch that keeps failing is read a few times only, however often files change.
     fn pass(&mut self, behind: i64, leader_epoch: i32) {
         if behind > self.start {
             self.looks = 0;

@@ -67,7 +67,7 @@ impl LaterLog {
         opened.collect()
     }
 
-    /// What a report says if the log cannot be opened for what stands in its directory; `None` for other errors.
+    /// What a report says if the log cannot be opened because of its directory's contents; `None` for other errors.
     fn hole(&self, error: &Error) -> Option<Hole> {
         let path = error.path()?;
         let name = format!("{}-{}", self.topic, self.partition);
@@ -103,14 +103,14 @@ impl Scan {
         Ok(Self::over(Vec::new(), options)?.and_logs(logs))
     }
 
-    /// Scans these logs too, after the others. If one cannot be opened for what stands in its directory, that is damage.
+    /// Scans these logs too, after the others. A log that cannot be opened because of its directory's contents counts as damage.
     #[must_use]
     pub fn and_logs(mut self, logs: Vec<LaterLog>) -> Self {
         self.ranges.later.extend(logs);
         self
     }
 
-    /// The next range. Reports a log that cannot be opened and goes on with the next one, if damage is reported and not raised.
+    /// The next range. Reports a log that cannot be opened and continues with the next one, if damage is reported and not raised.
     pub(super) fn next_range(&mut self) -> Result<Option<(ScanRange, Option<Arc<Progress>>)>> {
         if let Some(range) = self.ranges.open.pop_front() {
             return Ok(Some(range));

@@ -77,7 +77,7 @@ impl Cursor {
     }
 
     /// Returns whether the cursor continues behind the end of its view, because a segment of it was replaced before it was opened.
-    /// What took the place of records that compaction removed from it may stand there.
+    /// The records that replaced those that compaction removed from it may be there.
     pub(super) fn go_on_behind(&mut self, buffer: &mut Vec<u8>) -> Result<bool> {
         if !self.is_open_ended || !self.view.is_replaced() {
             return Ok(false);
@@ -89,7 +89,7 @@ impl Cursor {
                 .log
                 .in_view(view, |view| self.log.last_stable_offset_of(view));
             (view, stop) = match stable {
-                // Damage: what was read so far stands.
+                // Damage: the records read so far remain valid.
                 Err(error) if error.is_corruption() => return Ok(false),
                 found => found?,
             };
@@ -108,7 +108,7 @@ impl Cursor {
         {
             progress.meet_end(end.log_end_offset);
         }
-        // What was cut may have ended transactions, and what stands in its place has transactions of its own.
+        // The truncated records may have ended transactions, and the records in their place have transactions of their own.
         self.txn_outcomes = None;
         let (log, next, stop) = (&self.log, self.next.max(self.start), self.stop);
         // Records that compaction removed may stand behind the old end again.
@@ -124,7 +124,7 @@ impl Cursor {
             let stable = stable_in(log, view, self.is_committed)?;
             if next < stable.as_ref().map_or(stop, |&stable| stop_at(stable)) {
                 if next == self.first {
-                    // Nothing was read yet: a start that was cut off is told, as when the scan was made.
+                    // Nothing was read yet: a start that was cut off is reported, as when the scan was made.
                     start_in(log, view, Some(next))?;
                 } else if next < view.log_start_offset {
                     // Retention deleted the next records.

@@ -1,7 +1,7 @@
 //! How far a follower has returned the records of a log. Its scan writes this, batch by batch, and the next scan begins there.
 //!
-//! A range of a follower's scan ends where the log was truncated below what was returned: what stands there now would be returned beside
-//! what was truncated. The follower's next look names the place. A truncation above it changes only what the range returns.
+//! A range of a follower's scan ends if the log was truncated below the returned records: it would return the new records beside the
+//! truncated ones. The follower's next look reports the offset. A truncation above it changes only what the range returns.
 
 use super::Cursor;
 use crate::error::{Error, ErrorKind, Result};
@@ -41,7 +41,8 @@ struct Looked {
     /// `next` at the look before, and the last offset before it whose leader epoch is known, with that.
     next: i64,
     read: Option<(i64, i32)>,
-    /// Where the log was truncated below what was returned, until the follower was told. It may have grown over that again by then.
+    /// Where the log was truncated below the returned records, until this is reported to the follower. The log may have grown past it again
+    /// by then.
     found: Option<FoundCut>,
     /// The lowest end below `next` that was met since, by a scan or in another range of the log, as `found`.
     met_end: Option<i64>,
@@ -118,7 +119,7 @@ impl Progress {
                 met_end: None,
             }),
         };
-        // Another leader that writes below it from now on is told of, too.
+        // Another leader that writes below it from now on is reported, too.
         progress.look(log)?;
         {
             let mut looked = progress.looked();
@@ -260,8 +261,7 @@ impl Progress {
         (looked.slot, looked.cuts, looked.epochs) = (seen.slot, seen.cuts, seen.epochs);
     }
 
-    /// Goes on at the truncation that the last look found, because the follower was told of it. What was truncated since is found by
-    /// the next look.
+    /// Continues at the truncation that the last look found, which was reported to the follower. The next look finds later truncations.
     pub(in crate::log) fn go_on_at_cut(&self) {
         let mut looked = self.looked();
         let Some(found) = looked.found.take() else {
@@ -319,8 +319,8 @@ impl Cursor {
         }
     }
 
-    /// Returns whether a follower's range has to be read on from where it ended, because batches of it were not there: they may have been
-    /// truncated, with others in their place. If they are not there again, compaction removed them, and the follower goes on behind them.
+    /// Returns whether a follower's range has to be read again from where it ended, because batches of it were missing: they may have been
+    /// truncated, with others in their place. If they are missing again, compaction removed them, and the follower continues after them.
     pub(super) fn is_short(&mut self) -> Result<bool> {
         let Some(progress) = &self.progress else {
             return Ok(false);
@@ -382,8 +382,8 @@ fn hides_epochs(error: &Error) -> bool {
     }
 }
 
-/// Passes an error on, unless a follower's log was truncated below what it has returned: its next look says where, which the error may not.
-/// A follower that was told of a higher log start goes on there.
+/// Passes an error on, unless a follower's log was truncated below the records it has returned: its next look reports where, which the
+/// error may not. After an error about a higher log start offset, the follower continues there.
 pub(super) fn unless_cut(followed: Option<(Log, Arc<Progress>)>, error: Error) -> Result<()> {
     if let (
         Some((log, progress)),

@@ -19,7 +19,7 @@ pub enum OnCorrupt {
     Raise,
     /// Continues at the next valid batch and lists in the scan's report what it left out.
     Skip,
-    /// Ends the log there without an error and says so in the scan's report. Other logs of the same scan continue.
+    /// Ends the log there without an error and records that in the scan's report. Other logs of the same scan continue.
     Stop,
 }
 

@@ -32,7 +32,7 @@ impl Cursor {
             }
             found => found?,
         };
-        // What a writer of this process cuts is noticed by every step.
+        // Every step notices a truncation by a writer of this process.
         if self.marker_looks < LOOKS_MAX && self.view.ends().is_none() {
             let fresh = self.log.fresh_view()?;
             if !self.view.has_only_grown_to(&fresh) {

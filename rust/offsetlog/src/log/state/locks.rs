@@ -46,7 +46,7 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
         return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
     };
     match lock.sign(&format!("{}\n", std::process::id())) {
-        // The process id only improves the error of whoever finds the file locked.
+        // The process id only improves the error of a process that finds the file locked.
         Err(error) if is_out_of_room(&error) => {}
         signed => signed.map_err(|error| Error::io(IoCall::Write, &path, error))?,
     }
@@ -55,8 +55,8 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
 }
 
-/// Locks a directory that is about to be deleted; returns `None` if it is in use. Creates no lock file: whoever uses the directory has
-/// created it, and a full disk must not prevent a deletion.
+/// Locks a directory that is about to be deleted; returns `None` if it is in use. Creates no lock file: a process that uses the directory
+/// has created it, and a full disk must not prevent a deletion.
 pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock>> {
     let path = directory.join(LOCK_FILE);
     let locked = disk

@@ -1,5 +1,5 @@
-//! What a reader's view tells of a writer in another process: whether it is at work, whether it only appended, and whether an error tells
-//! of damage or of files that it changes just now.
+//! What a reader's view shows of a writer in another process: whether it is at work, whether it only appended, and whether an error is
+//! damage or a file that it is changing.
 
 use super::View;
 use crate::disk::IoCall;
@@ -19,7 +19,7 @@ const WRITER_LOOK: Duration = Duration::from_millis(5);
 /// How many errors are kept with a view.
 const MET_MAX: usize = 1000;
 
-/// Errors of reads that another process may have disturbed: what is met again is damage.
+/// Errors of reads that another process may have disturbed: an error that occurs again is damage.
 #[derive(Debug, Default)]
 pub(super) struct Met {
     /// Met in the views before.
@@ -30,7 +30,7 @@ pub(super) struct Met {
     again: Vec<Place>,
 }
 
-/// What an error says, and of which bytes.
+/// The kind of an error, and the bytes it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Place {
     kind: &'static str,
@@ -69,10 +69,10 @@ fn keep(places: &mut Vec<Place>, place: Place) {
 }
 
 impl View {
-    /// Whether an error tells of damage. If it does not, a file may have been changed while it was read, and the caller passes the error on:
-    /// whoever gave the view looks again in a newer one.
+    /// Whether an error is damage. If not, a file may have changed while it was read, and the caller passes the error on: the code that
+    /// took the view looks again in a newer one.
     ///
-    /// It is damage if nothing has changed since the view was taken, or if it was met in a view before this one too.
+    /// It is damage if nothing has changed since the view was taken, or if the same error occurred in an earlier view.
     pub(in crate::log) fn shows_damage(&self, error: &Error) -> bool {
         error.is_corruption()
             && ((!self.is_racy && self.is_undisturbed()) || self.met().note(error))
@@ -101,7 +101,7 @@ impl View {
         newer.met().again = again;
     }
 
-    /// The error of a read that met two states of the log: whoever gave the view looks again in a newer one.
+    /// The error of a read that saw two states of the log: the code that took the view looks again in a newer one.
     pub(in crate::log) fn met_two_states(&self) -> Error {
         let missing = io::Error::from(io::ErrorKind::NotFound);
         Error::io(IoCall::Open, &self.directory.path, missing)
@@ -127,8 +127,8 @@ impl View {
         }
     }
 
-    /// Whether a log whose records end below its start is empty at its start: a writer in another process goes on there after a truncation
-    /// inside a batch. It is not if that writer is truncating it below its start, or has done so since this view was taken.
+    /// Whether a log whose records end below its start is empty at its start: a writer in another process continues there after a
+    /// truncation inside a batch. It is not if that writer is truncating it below its start, or has done so since this view was taken.
     ///
     /// Fails if the view may be of two states, so that a newer one is taken.
     pub(super) fn is_empty_at_start(&self) -> Result<bool> {
@@ -138,8 +138,8 @@ impl View {
         if self.directory.ends.is_some() {
             return Ok(true);
         }
-        // Read anew: it says so before the first byte goes. When that note goes, it has the lower start, which a log dir's checkpoint gets
-        // later.
+        // Read again: the state file records a truncation before the first byte is deleted. When that entry is gone, the file has the lower
+        // start, which a log dir's checkpoint gets later.
         let path = self.directory.path.join(STATE_FILE);
         let state = read_state(self.directory.disk.as_ref(), &path, &mut Vec::new())?;
         let is_cut = state.is_some_and(|state| {
@@ -192,7 +192,7 @@ impl View {
             self.stamp.checkpoints,
         );
         loop {
-            // Asked before: whoever has just gone may have changed them.
+            // Asked first: a writer that has just closed may have changed them.
             let is_held = self.is_held();
             let now = self.stamp_now();
             if (now.directory, now.active, now.checkpoints) != seen {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// A segment that is moved has at least this part of `segment.bytes`.
 const PART_OF_SEGMENT: u64 = 4;
-/// What is less is copied as quickly, even into an empty log.
+/// A smaller log is copied as quickly, even into an empty one.
 const WORTH_BYTES: u64 = 16 << 20;
 
 impl PartitionWriter {
@@ -189,7 +189,7 @@ impl PartitionWriter {
     }
 }
 
-/// Writes the indexes of a staged segment anew, whatever it has: what is moved has those of this log's settings.
+/// Rewrites the indexes of a staged segment, whatever it has, so that they follow this log's settings.
 fn write_indexes(disk: &dyn Disk, piece: &Piece) -> Result<()> {
     let files = [
         (".index", &piece.entries.offset),

@@ -265,7 +265,7 @@ impl PartitionWriter {
         self.place.set_cleaner_point(offset, state)
     }
 
-    /// Called before a truncation: what is appended in the place of cleaned segments must be cleaned too.
+    /// Called before a truncation: records appended in the place of cleaned segments must be cleaned too.
     pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {
         if !self.config.effective.is_compacted() {
             return Ok(());

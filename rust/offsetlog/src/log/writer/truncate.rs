@@ -59,7 +59,7 @@ impl PartitionWriter {
         self.lower_recovery_point(offset, offset)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
-            // Some of it may be done: whoever opens the log next goes on there, and a follower may have read more.
+            // The truncation may be partly done: the next writer continues there, and a follower may have read more.
             self.ends.note_cut(self.segments.data_end.min(offset));
             self.poison(error);
         }

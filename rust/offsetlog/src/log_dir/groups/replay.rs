@@ -1,4 +1,4 @@
-//! Replays `__consumer_offsets`: what a coordinator that loads a partition of it knows of its groups.
+//! Replays `__consumer_offsets`: finds the state of the groups, as a coordinator does that loads a partition.
 
 use super::{FirstUnread, Group, GroupMember, GroupOffset, GroupState};
 use crate::error::Result;

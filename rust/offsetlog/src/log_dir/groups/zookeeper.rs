@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 const KIND: &str = "zookeeper";
 
 impl LogDir {
-    /// Adds the groups of ZooKeeper's data, if that is among the paths. A group that a coordinator has too has moved there, and what it left
-    /// behind is told, and left out.
+    /// Adds the groups of ZooKeeper's data, if that is among the paths. A group that a coordinator has too has moved there: its remains in
+    /// ZooKeeper are reported and left out.
     pub(super) fn add_zookeepers_groups(
         &self,
         found: &mut BTreeMap<String, Group>,

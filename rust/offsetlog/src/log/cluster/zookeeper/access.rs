@@ -1,14 +1,14 @@
 //! Access control, quotas, and who has a password, out of Kafka's nodes in ZooKeeper.
 //!
-//! Source: Kafka's `ZkAclStore`, `AclEntry`, `Sanitizer` and `DynamicConfig`. Salts and keys of passwords are not kept. What cannot be read
-//! is left out with a warning: it does not stand between anybody and the topics.
+//! Source: Kafka's `ZkAclStore`, `AclEntry`, `Sanitizer` and `DynamicConfig`. Salts and keys of passwords are not kept. Entries that cannot
+//! be read are left out with a warning: they must not keep anybody from the topics.
 
 use super::nodes::{DEFAULT, Held, Members, Nodes, members, rule, text, value};
 use crate::log::{AccessControlEntry, ClientQuota, ScramCredential};
 use offsetlog_format::{FormatError, json};
 use std::collections::BTreeMap;
 
-/// Entries for whole names; those for beginnings of names stand in `kafka-acl-extended`, which begins so too.
+/// Entries for literal names. Entries for prefixes are in `kafka-acl-extended`, whose name has the same beginning.
 pub(super) const ACLS: &[u8] = b"/kafka-acl";
 const PREFIXED_ACLS: &[u8] = b"/kafka-acl-extended/prefixed";
 pub(super) const USERS: &[u8] = b"/config/users";

@@ -1,4 +1,5 @@
-//! Groups of consumers that keep their offsets in ZooKeeper, as all did before Kafka 0.9 and old ones went on to do (FORMAT.md «ZooKeeper's data»).
+//! Reads consumer groups that keep their offsets in ZooKeeper, as all did before Kafka 0.9 and old consumers did after it (FORMAT.md
+//! «ZooKeeper's data»).
 //!
 //! Source: Kafka's `ConsumerOffset` in `ZkData` and `ZookeeperConsumerConnector` of 0.8 to 1.1.
 

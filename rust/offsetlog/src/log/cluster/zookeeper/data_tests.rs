@@ -251,7 +251,7 @@ fn what_is_missing_is_told_and_nothing_is_taken_from_what_is_there() {
     let front = || log(&[(1, Do::Create(TOPICS.0, "")), (2, Do::Create(A.0, A.1))]);
     let all = snapshot(&[TOPICS, A]);
     let more = |zxid| log(&[(zxid, Do::Delete(A.0))]);
-    // The log goes on in the next file, also with the next leader.
+    // The log continues in the next file, even with the next leader.
     for next in [3, 1 << 32 | 1] {
         let name = format!("log.{next:x}");
         assert_eq!(
@@ -466,7 +466,7 @@ fn nodes_that_kafka_would_not_read_are_refused_by_name() {
     assert!(said(&[("log.1", log(&[(1, Do::Create("/x", ""))]))]).contains("no Kafka cluster"));
 }
 
-/// Brokers before 2.8 gave topics no ids; and a topic that goes has no settings any more.
+/// Brokers before 2.8 gave topics no ids; a topic that is being deleted no longer has settings.
 #[test]
 fn a_topic_is_known_by_its_name_where_it_has_no_id_until_it_is_to_be_deleted() {
     let image = read(&[(

@@ -81,7 +81,7 @@ impl<'o> Window<'o> {
         usize::try_from(self.options.limits.max_state_file_bytes).unwrap_or(usize::MAX)
     }
 
-    /// Has more of the file: what was used goes, what was not is doubled.
+    /// Reads more of the file: drops the bytes that were used, and doubles the rest.
     fn more(&mut self) -> Result<()> {
         if let Some(interrupt) = &self.options.interrupt
             && interrupt()
@@ -200,7 +200,7 @@ pub(super) fn each_change(
     }
 }
 
-/// What stands behind the end of a log would be lost without a word: ZooKeeper makes room in zeros.
+/// Refuses anything but zeros, which ZooKeeper preallocates, after the end of a log: other bytes would be lost silently.
 fn only_zeros(mut window: Window<'_>) -> Result<()> {
     loop {
         if let Some(at) = window.rest().iter().position(|&byte| byte != 0) {

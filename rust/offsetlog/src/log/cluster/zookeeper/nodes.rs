@@ -1,7 +1,7 @@
-//! What Kafka's nodes in ZooKeeper say of a cluster.
+//! Reads a cluster's metadata from Kafka's nodes in ZooKeeper.
 //!
-//! Source: Kafka's `ZkData`. Kept are only the nodes that are read here, unless somebody asks for any node. Credentials stand among them:
-//! they leave this room only through `access`, which drops them, and `one_node`, which hides them.
+//! Source: Kafka's `ZkData`. Only the nodes that are read here are kept, unless the caller asks for any node. Some hold credentials: these
+//! leave this module only through `access`, which drops them, and `one_node`, which hides them.
 
 use super::Found;
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ const USED: [&[u8]; 12] = [
     super::access::IPS,
     super::consumers::GROUPS,
 ];
-/// The name under which the default of all brokers stands among the brokers' settings.
+/// The name of the default for all brokers among the brokers' settings.
 pub(super) const DEFAULT: &str = "<default>";
 /// What Kafka writes into a value that is encrypted.
 pub(super) const ENCRYPTED: &str = "initializationVector:";
@@ -140,7 +140,7 @@ impl Nodes {
         }
     }
 
-    /// The paths below which Kafka clusters stand, the root as nothing.
+    /// The paths below which Kafka clusters are; the root is an empty path.
     pub(super) fn clusters(&self) -> Vec<Vec<u8>> {
         let roots = self
             .by_path
@@ -335,7 +335,7 @@ fn numbered(members: &Members<'_>, name: &str) -> Result<BTreeMap<i32, Vec<i32>>
         .collect()
 }
 
-/// Who leads a partition, out of its state.
+/// The leader of a partition, from its state.
 fn led(
     registered: PartitionRegistration,
     held: &Held,

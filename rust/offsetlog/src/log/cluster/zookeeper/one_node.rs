@@ -9,7 +9,7 @@ use crate::log::cluster::secrets::{HIDDEN, is_secret};
 use offsetlog_format::json;
 use std::path::Path;
 
-/// What stands at a path in ZooKeeper.
+/// The node at a path in ZooKeeper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeAnswer {
     /// The node's data, byte for byte, but for secrets; empty if it has none.
@@ -23,13 +23,13 @@ pub enum NodeAnswer {
     },
 }
 
-/// Reads one node out of the data of a ZooKeeper server, running or not: what its newest snapshot and the transactions behind it make of it.
-/// In the place of passwords, and of settings that are not known, [`HIDDEN`] stands unless `show_secrets`; where settings cannot be read, it
-/// stands in the place of all data. Memory holds all nodes.
+/// Reads one node from the data of a ZooKeeper server, running or not: from its newest snapshot and the transactions after it. Unless
+/// `show_secrets`, [`HIDDEN`] replaces passwords and unknown settings; if settings cannot be read, it replaces all data. Holds all nodes in
+/// memory.
 ///
 /// # Errors
-/// `LogDir` where there is no such data, or transactions are missing; `MetadataFile` for damage; `Argument` for a path that is none;
-/// `Limit`, `Io`, `Interrupted`.
+/// `LogDir` where there is no such data, or transactions are missing; `MetadataFile` for damage; `Argument` for an invalid path; `Limit`,
+/// `Io`, `Interrupted`.
 pub fn zookeeper_node(
     folder: &Path,
     node: &str,
@@ -85,7 +85,7 @@ fn children(nodes: &Nodes, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// The data without secrets; hidden as a whole where it cannot be told what they are.
+/// The data without secrets; hidden as a whole if it is unclear what they are.
 fn without_secrets(path: &str, data: Vec<u8>) -> Vec<u8> {
     // Below the path of a cluster, or at the root.
     let kinds = ["brokers", "clients", "ips", "topics", "users"];

@@ -213,7 +213,7 @@ impl Partition {
     }
 }
 
-/// Says where a test stands, should it fail there.
+/// Prints where a test is if it fails there.
 struct Place(String);
 
 impl Drop for Place {

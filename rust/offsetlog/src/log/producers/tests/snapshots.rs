@@ -60,7 +60,7 @@ fn a_snapshot_keeps_the_last_batch_under_the_time_of_the_last_marker() {
     assert_eq!(duplicate(&loaded, batch(5, 0, 1, 6, 2)), Some((1, 2, 1003)));
     assert_eq!(duplicate(&loaded, batch(5, 0, 0, 6, 1)), None);
     assert_eq!(loaded.get(7).unwrap().batches.as_slice(), []);
-    // What has expired is not loaded; an open transaction keeps its producer.
+    // Expired producers are not loaded; an open transaction keeps its producer.
     loaded.load_snapshot(&entries, 6, 2004, 1000);
     let mut ids: Vec<_> = loaded.entries().map(|(id, _)| id).collect();
     ids.sort_unstable();
