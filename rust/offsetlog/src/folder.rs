@@ -55,7 +55,7 @@ pub fn folder_kind(path: impl AsRef<Path>) -> Result<FolderKind> {
 /// As [`folder_kind`], on any disk; `path` is absolute.
 pub(crate) fn kind_of(disk: &dyn Disk, path: &Path) -> Result<FolderKind> {
     let contents =
-        Contents::of(disk, path).map_err(|error| Error::io(IoCall::List, path, error))?;
+        FolderContents::of(disk, path).map_err(|error| Error::io(IoCall::List, path, error))?;
     Ok(contents.kind(disk, path))
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn is_doubtful(entry: &Entry) -> bool {
 
 /// Refuses a log dir, the folder around log dirs, and ZooKeeper's data. Accepts a missing folder, which other code reports.
 pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let contents = match Contents::of(disk, path) {
+    let contents = match FolderContents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
@@ -111,7 +111,7 @@ pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()
 /// Refuses to keep partitions in a partition's directory, in the folder around log dirs, and in ZooKeeper's data. Accepts a missing folder,
 /// unless it would be made inside a partition's directory.
 pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
-    match Contents::of(disk, path) {
+    match FolderContents::of(disk, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             refuse_inside_partition(disk, path)
         }
@@ -153,7 +153,7 @@ fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> 
         if seen == 2 {
             break;
         }
-        let contents = match Contents::of(disk, ancestor) {
+        let contents = match FolderContents::of(disk, ancestor) {
             Ok(contents) => contents,
             // Folders far above may be nobody's to list.
             Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
@@ -209,7 +209,7 @@ pub(crate) fn zookeepers(path: &Path) -> Error {
 
 /// The names in a folder that tell what it is.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct FolderContents {
     /// A file that only log dirs have.
     mark: Option<String>,
     /// A file that a log dir has, and that may have been left in a partition's directory by mistake.
@@ -226,7 +226,7 @@ pub(crate) struct Contents {
     folders: Vec<String>,
 }
 
-impl Contents {
+impl FolderContents {
     fn of(disk: &dyn Disk, path: &Path) -> io::Result<Self> {
         Ok(Self::from_entries(&disk.list(path)?))
     }
@@ -354,7 +354,7 @@ impl Contents {
 
 /// Whether a folder inside a log dir, named like a partition, is a log dir itself.
 pub(crate) fn is_log_dir(disk: &dyn Disk, path: &Path) -> bool {
-    Contents::of(disk, path).is_ok_and(|contents| contents.is_log_dir_inside(disk, path))
+    FolderContents::of(disk, path).is_ok_and(|contents| contents.is_log_dir_inside(disk, path))
 }
 
 /// Files of a log dir that a mistake may have left in a partition's directory: beside segments they prove nothing.

@@ -3,7 +3,7 @@
 use super::TopicPartition;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
-use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::{SetAside, partition_name};
 use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ impl Listing {
         }
         let mut entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        let contents = Contents::from_entries(&entries);
+        let contents = FolderContents::from_entries(&entries);
         match contents.kind(disk, path) {
             FolderKind::Partition => {
                 let name = partition_name(path)?;

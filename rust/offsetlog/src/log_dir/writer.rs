@@ -497,7 +497,7 @@ impl LogDir {
         match &self.0.writer {
             None => Err(Error::argument(
                 "mode",
-                "the log dir was opened for reading; open it with mode \"a\" to write",
+                "the log dir was opened for reading; open it for appending to write",
             )
             .at_path(path())),
             Some(writer) if writer.closed.load(Ordering::SeqCst) => {

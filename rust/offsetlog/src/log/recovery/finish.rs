@@ -3,7 +3,7 @@
 use super::loader::{Loaded, Loading, RECOVER};
 use super::producer_state::{ProducerFiles, Tracked};
 use super::sanity_check;
-use super::scan_segment::{self, Contents, ReplayState};
+use super::scan_segment::{self, ReplayState, ScannedSegment};
 use crate::error::{Error, Result};
 use crate::log::state::write_epochs;
 use offsetlog_format::LeaderEpochs;
@@ -32,7 +32,7 @@ impl Loading<'_> {
     pub(in crate::log) fn finish(
         mut self,
         mut bases: Vec<i64>,
-        last: Option<&Contents>,
+        last: Option<&ScannedSegment>,
         mut carried: ReplayState,
         stored_epochs: &LeaderEpochs,
     ) -> Result<Loaded> {

@@ -8,7 +8,7 @@ use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
 use super::report::{Progress, RecoveryReport};
 use super::sanity_check;
-use super::scan_segment::{Contents, ReplayState, Rule};
+use super::scan_segment::{ReplayState, Rule, ScannedSegment};
 use crate::config::LogConfig;
 use crate::disk::{Entry, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
@@ -231,7 +231,7 @@ impl Loading<'_> {
             page_cache_check::settle(&mut self, &bases)?;
         }
         let mut kept = bases.clone();
-        let mut last: Option<Contents> = None;
+        let mut last: Option<ScannedSegment> = None;
         let mut chain_end = None;
         let mut ends = BTreeMap::new();
         for slot in 0..bases.len() {

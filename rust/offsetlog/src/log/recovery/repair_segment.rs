@@ -5,7 +5,7 @@ use super::index_check;
 use super::interrupted_swaps;
 use super::loader::{Loading, RECOVER};
 use super::report::Cut;
-use super::scan_segment::{self, Contents, Damage, ReplayState};
+use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
 use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::segment::segment_path;
@@ -33,7 +33,7 @@ impl Loading<'_> {
         slot: usize,
         (files, is_whole): (&[SegmentFile], bool),
         carried: &mut ReplayState,
-    ) -> Result<Contents> {
+    ) -> Result<ScannedSegment> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
         let check = |bytes| self.report_progress(bytes);
@@ -56,7 +56,13 @@ impl Loading<'_> {
         Ok(contents)
     }
 
-    fn cut(&mut self, base: i64, contents: &Contents, damage: Damage, later: &[i64]) -> Result<()> {
+    fn cut(
+        &mut self,
+        base: i64,
+        contents: &ScannedSegment,
+        damage: Damage,
+        later: &[i64],
+    ) -> Result<()> {
         let path = segment_path(&self.directory.path, base, ".log");
         let mut had_batches = damage.batches_follow;
         for &later in later {
@@ -317,7 +323,7 @@ impl Loading<'_> {
         &mut self,
         base: i64,
         (wanted, is_whole): (&[SegmentFile], bool),
-        contents: &mut Contents,
+        contents: &mut ScannedSegment,
     ) -> Result<()> {
         let present = self.files.segments.get(&base).cloned().unwrap_or_default();
         let last = self.files.segments.last_key_value();

@@ -1,7 +1,7 @@
 //! Checks a segment that needs no recovery (Kafka's `sanityCheck`): are its indexes plausible, and where does the last segment end?
 
 use super::loader::Loading;
-use super::scan_segment::{self, Contents, Rule};
+use super::scan_segment::{self, Rule, ScannedSegment};
 use crate::disk::{Access, IoCall, read_whole};
 use crate::error::{Error, Result};
 use crate::log::producers::parse_marker;
@@ -27,7 +27,7 @@ pub(in crate::log) struct Tail {
     pub(in crate::log) last_epoch: i32,
 }
 
-pub(in crate::log) fn of_contents(contents: &Contents, base: i64) -> Tail {
+pub(in crate::log) fn of_contents(contents: &ScannedSegment, base: i64) -> Tail {
     let times = &contents.entries.time;
     let time_entries = times.len() / TIME_INDEX_ENTRY_BYTES;
     Tail {

@@ -26,7 +26,7 @@ pub(in crate::log) struct Damage {
 
 /// What a scan of a segment found.
 #[derive(Debug)]
-pub(in crate::log) struct Contents {
+pub(in crate::log) struct ScannedSegment {
     /// Up to this position the segment holds whole, checked batches in order.
     pub(in crate::log) valid_bytes: u64,
     pub(in crate::log) file_bytes: u64,
@@ -105,7 +105,7 @@ pub(in crate::log) fn scan_segment(
     rule: Rule,
     carried: &mut ReplayState,
     check: &dyn Fn(u64) -> Result<()>,
-) -> Result<Contents> {
+) -> Result<ScannedSegment> {
     // Every byte is read once, into buffers that stay in the processor's cache: that costs less than the page faults of a map.
     let unmapped = Arc::new(directory.unmapped());
     let segment = open_closed(unmapped, base_offset, next_base)?;
@@ -116,7 +116,7 @@ pub(in crate::log) fn scan_segment(
     let mut indexing = Indexing::new(base_offset, rule.index_interval, offset_room, time_room);
     let mut unbounded = indexing.unbounded();
     let mut discarded = NewEntries::default();
-    let mut contents = Contents {
+    let mut contents = ScannedSegment {
         valid_bytes: 0,
         file_bytes: segment.stat.size,
         entries: NewEntries::default(),

@@ -4,7 +4,7 @@ use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
 use crate::disk::{Disk, EntryKind, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
-use crate::folder::{self, Contents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::{OpenOptions, SetAside, partition_name};
 use offsetlog_format::checkpoint::OffsetCheckpoint;
 use offsetlog_format::meta_properties::MetaProperties;
@@ -32,7 +32,7 @@ pub(super) fn check(
     }
     let mut entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
     entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    let contents = Contents::from_entries(&entries);
+    let contents = FolderContents::from_entries(&entries);
     match contents.kind(disk, path) {
         FolderKind::Partition => return super::partition(path, options, verify, report),
         FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),

@@ -398,7 +398,7 @@ impl PartitionWriter {
         let info = AppendInfo {
             base_offset: match storing.origin {
                 Origin::Replication => first.base_offset.unwrap_or(-1),
-                _ => last.last_offset - (last.last_offset - first.base_offset.unwrap_or(0)),
+                _ => first.base_offset.unwrap_or(0),
             },
             last_offset: last.last_offset,
             max_timestamp: storing.max_timestamp,
@@ -406,7 +406,7 @@ impl PartitionWriter {
             ..AppendInfo::NOTHING
         };
         self.note_gap().map_err(|error| error.after_append(info))?;
-        self.after_append(now, recovery_point);
+        self.end_append(now, recovery_point);
         Ok(info)
     }
 

@@ -352,7 +352,7 @@ impl PartitionWriter {
 
     /// Ends an append: decides whether `flush.messages` or `flush.ms` requires a sync, which the caller performs; writes the
     /// recovery point, at most once a minute; deletes files whose delay is over.
-    pub(super) fn after_append(&mut self, now: i64, recovery_point: i64) {
+    pub(super) fn end_append(&mut self, now: i64, recovery_point: i64) {
         let unflushed = self.log_end() - recovery_point;
         let by_count = unflushed >= self.config.effective.flush_messages();
         let by_time =

@@ -96,7 +96,7 @@ impl PartitionWriter {
             ..AppendInfo::NOTHING
         };
         self.note_gap().map_err(|error| error.after_append(info))?;
-        self.after_append(now, recovery_point);
+        self.end_append(now, recovery_point);
         Ok(Some(info))
     }
 
