@@ -411,3 +411,14 @@ def test_what_one_disk_has_lost_comes_from_another(tmp_path: Path) -> None:
     (line, _) = map(json.loads, done.stdout.splitlines())
     assert [(taken["path"], taken["records"]) for taken in line["taken_back"]] == [(taken.path, taken.records)]
     assert line["left_out"] == []
+
+
+def test_a_directory_whose_topic_id_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """It may be of an earlier topic of the name."""
+    sources = [shutil.copytree(path, tmp_path / Path(path).name) for path in SOURCES]
+    (directory,) = (path / "g-plain-0" for path in sources if (path / "g-plain-0").is_dir())
+    (directory / "partition.metadata").write_text("version: nine\n")
+    report = restore(sources, tmp_path / "into", topics=["g-plain"], dry_run=True)
+    told = [warning for warning in report.warnings if "its topic id cannot be read" in warning]
+    assert len(told) == 1, report.warnings
+    assert told[0].startswith(f"{directory} is taken for a replica of this topic, and may be of an earlier one")
