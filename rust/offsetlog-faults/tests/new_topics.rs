@@ -65,6 +65,19 @@ fn directories(folder: &Path) -> BTreeMap<PathBuf, Option<String>> {
         .collect()
 }
 
+/// Appends a record to a partition, and flushes it.
+fn append(log_dir: &LogDir, partition: i32) -> Result<()> {
+    let mut batch = BatchBuilder::default();
+    batch.push(1, None, Some(b"kept"), &[])?;
+    let flushed = AppendOptions {
+        flush: true,
+        ..AppendOptions::default()
+    };
+    log_dir
+        .append(TOPIC, Route::Partition(partition), &mut batch, &flushed)
+        .map(drop)
+}
+
 /// Another program: appends a record to each partition of the topic that it finds, and returns those that have it then. It may have to
 /// wait until the topic is made, and one that was taken back meanwhile is none.
 fn append_to_all(folder: &Path) -> Vec<PathBuf> {
@@ -76,14 +89,8 @@ fn append_to_all(folder: &Path) -> Vec<PathBuf> {
     let log_dir = log_dir.unwrap();
     let mut appended = Vec::new();
     for (number, path) in log_dir.directories(TOPIC) {
-        let mut batch = BatchBuilder::default();
-        batch.push(1, None, Some(b"kept"), &[]).unwrap();
-        let flushed = AppendOptions {
-            flush: true,
-            ..AppendOptions::default()
-        };
-        match log_dir.append(TOPIC, Route::Partition(number), &mut batch, &flushed) {
-            Ok(_) => {
+        match append(&log_dir, number) {
+            Ok(()) => {
                 let settings = log_dir.topic_config(TOPIC).unwrap();
                 assert_eq!(
                     settings.text("retention.ms"),
@@ -237,14 +244,7 @@ fn a_topic_made_while_another_thread_lists_is_known() {
         wait_for(&other);
         *begun.lock().unwrap() = Some(other);
     });
-    let mut batch = BatchBuilder::default();
-    batch.push(1, None, Some(b"value"), &[]).unwrap();
-    let appended = log_dir.append(
-        TOPIC,
-        Route::Partition(0),
-        &mut batch,
-        &AppendOptions::default(),
-    );
+    let appended = append(&log_dir, 0);
     let second = second.lock().unwrap().take().unwrap();
     second.join().unwrap();
     assert!(log_dir.topics().contains_key(TOPIC), "{appended:?}");
@@ -273,14 +273,7 @@ fn a_topic_deleted_meanwhile_is_not_made_again() {
             wait_for(&other);
             *begun.lock().unwrap() = Some(other);
         });
-        let mut batch = BatchBuilder::default();
-        batch.push(1, None, Some(b"value"), &[]).unwrap();
-        let appended = log_dir.append(
-            TOPIC,
-            Route::Partition(0),
-            &mut batch,
-            &AppendOptions::default(),
-        );
+        let appended = append(&log_dir, 0);
         let is_over = disk.seen() < meets;
         if let Some(other) = deleter.lock().unwrap().take() {
             other.join().unwrap();
@@ -288,7 +281,7 @@ fn a_topic_deleted_meanwhile_is_not_made_again() {
         let found = directories(folder.path());
         assert!(found.values().all(Option::is_some), "{meets}: {found:?}");
         match appended {
-            Ok(_) => assert_eq!(found.len(), 2, "{meets}: {found:?}"),
+            Ok(()) => assert_eq!(found.len(), 2, "{meets}: {found:?}"),
             Err(error) => {
                 assert!(
                     matches!(error.kind(), ErrorKind::LogDir { .. }),

@@ -320,8 +320,8 @@ mod tests {
     use std::fs;
     use std::sync::Arc;
 
-    #[test]
-    fn a_link_that_leads_nowhere_is_told() {
+    /// A log dir with the directory of one partition.
+    fn with_a_partition() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(
             folder.path().join(META_PROPERTIES),
@@ -329,6 +329,12 @@ mod tests {
         )
         .unwrap();
         fs::create_dir(folder.path().join("t-0")).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_told() {
+        let folder = with_a_partition();
         let link = |to: &str, name: &str| {
             std::os::unix::fs::symlink(folder.path().join(to), folder.path().join(name)).unwrap();
         };
@@ -353,13 +359,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_ends_the_reading_of_a_log_dir() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(
-            folder.path().join(META_PROPERTIES),
-            "version=1\nnode.id=1\n",
-        )
-        .unwrap();
-        fs::create_dir(folder.path().join("t-0")).unwrap();
+        let folder = with_a_partition();
         let mut options = OpenOptions::default();
         assert!(Places::read(&[folder.path()], &options).is_ok());
         options.interrupt = Some(Arc::new(|| true));
