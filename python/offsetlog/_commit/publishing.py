@@ -542,7 +542,8 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
 
 def _as_given(log_dir: str, note: Commit, metadata: str | None, *, single_replica: bool) -> Commit:
     """Let a commit that stopped half-way continue as its job says now: in spite of other replicas, or where the metadata is."""
-    if note.single_replica >= single_replica and note.metadata == metadata_now(note.metadata, metadata):
+    lets_already = note.single_replica or not single_replica
+    if lets_already and note.metadata == metadata_now(note.metadata, metadata):
         return note
     with locked(log_dir):
         now = note_of(log_dir, note.name)

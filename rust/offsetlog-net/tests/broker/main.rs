@@ -14,6 +14,7 @@ mod damage;
 mod golden;
 mod groups;
 mod growth;
+mod open_transactions;
 mod random;
 mod replicas;
 mod sessions;

@@ -7,7 +7,7 @@ use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::{ANNOUNCED, api, apis};
-use offsetlog_net::server::{Broker, OpenTransactions, ServeOptions, Until};
+use offsetlog_net::server::{Broker, ServeOptions, Until};
 use offsetlog_net::{Service, Step};
 use std::path::PathBuf;
 
@@ -539,91 +539,6 @@ fn leader_epochs_end_where_the_next_begins_and_mistaken_clients_are_fenced() {
         ..fetch
     });
     assert_eq!(fetched.error, 1, "as Kafka: an epoch that is not known");
-}
-
-/// What the coordinator has not decided is shown as aborted, to the end of the log.
-#[test]
-fn open_transactions_are_decided_by_their_state() {
-    let options = ServeOptions {
-        open_transactions: OpenTransactions::Decide {
-            without_state: false,
-        },
-        ..ServeOptions::default()
-    };
-    let broker = Broker::open(&clean(), options.clone()).unwrap();
-    let mut client = Client::new(&broker);
-    let fetch = Fetch {
-        isolation: ReadCommitted,
-        ..Fetch::new("g-txn", 0, 0)
-    };
-    let (seen, end, error) = read_all(&mut client, &fetch);
-    // 17 committed records stand behind the first open transaction: tried with Java 2.8.2 and 4.3.0 and librdkafka.
-    assert_eq!((seen.len(), end, error), (187, 394, 0));
-    assert_eq!(client.offset(("g-txn", 0), -1, ReadCommitted).2, 394);
-    let report = broker.report();
-    let topic = report.topics.iter().find(|topic| topic.name == "g-txn");
-    let open = &topic.unwrap().partitions[0].open_transactions;
-    assert!(!open.is_empty());
-    assert!(
-        open.iter().all(|each| each.commit == Some(false)),
-        "{open:?}"
-    );
-
-    let folder = copy(&["kafka-4.3.0/clean/log-dir-2/g-txn-0"]);
-    let paths = [folder.path().to_path_buf()];
-    assert!(Broker::open(&paths, options).is_err(), "no state is here");
-    let options = ServeOptions {
-        open_transactions: OpenTransactions::Decide {
-            without_state: true,
-        },
-        ..ServeOptions::default()
-    };
-    let broker = Broker::open(&paths, options.clone()).unwrap();
-    let (seen, end, _) = read_all(&mut Client::new(&broker), &fetch);
-    assert_eq!((seen.len(), end), (187, 394));
-
-    // A coordinator's partition that cannot be read may tell of a commit.
-    let folder = copy(&[
-        "kafka-4.3.0/clean/log-dir-2/g-txn-0",
-        "kafka-4.3.0/clean/log-dir-1/__transaction_state-0",
-        "kafka-4.3.0/clean/log-dir-1/__transaction_state-1",
-    ]);
-    for number in 0..2 {
-        let state = format!("__transaction_state-{number}/{:020}.log", 0);
-        let mut bytes = std::fs::read(folder.path().join(&state)).unwrap();
-        bytes[70] ^= 1;
-        std::fs::write(folder.path().join(&state), bytes).unwrap();
-    }
-    let broker = Broker::open(&[folder.path()], options).unwrap();
-    let (seen, end, error) = read_all(&mut Client::new(&broker), &fetch);
-    assert!(
-        seen.len() < 187 && end < 394 && error == 0,
-        "{} {end}",
-        seen.len()
-    );
-    let report = broker.report();
-    let told = report.warnings.iter().any(|warning| {
-        warning.starts_with("open transactions wait") && warning.contains("__transaction_state-0")
-    });
-    assert!(told, "{:?}", report.warnings);
-    let topic = report.topics.iter().find(|topic| topic.name == "g-txn");
-    let open = &topic.unwrap().partitions[0].open_transactions;
-    assert!(
-        !open.is_empty() && open.iter().all(|each| each.commit.is_none()),
-        "{open:?}"
-    );
-    // It is asked again when it may be readable.
-    for number in 0..2 {
-        let state = format!("__transaction_state-{number}/{:020}.log", 0);
-        let mut bytes = std::fs::read(folder.path().join(&state)).unwrap();
-        bytes[70] ^= 1;
-        std::fs::write(folder.path().join(&state), bytes).unwrap();
-    }
-    let mut client = Client::new(&broker);
-    assert!(read_all(&mut client, &fetch).1 < 394);
-    broker.tick(3_600_000);
-    let (seen, end, error) = read_all(&mut client, &fetch);
-    assert_eq!((seen.len(), end, error), (187, 394, 0));
 }
 
 #[test]
