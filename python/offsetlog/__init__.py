@@ -12,7 +12,8 @@ or handed to pyarrow, polars, DuckDB, pandas or Spark. Errors are in :mod:`offse
 from offsetlog._adopt import AdoptedPartition, adopt
 from offsetlog._cached import open_cached
 from offsetlog._cluster import EffectiveSetting, TopicSettings
-from offsetlog._commit.notes import Commit, CommitTarget, commits, forget_commit
+from offsetlog._commit.listing import commits, forget_commit
+from offsetlog._commit.notes import Commit, CommitTarget
 from offsetlog._config import LogConfig
 from offsetlog._convert import convert
 from offsetlog._damage import DamageReport, Finding, Hole, ScanReport, verify

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from offsetlog._commit.notes import Commit, commits, forget_commit
+from offsetlog._commit.listing import commits, forget_commit
+from offsetlog._commit.notes import Commit
 from offsetlog.errors import OffsetLogError
 
 __all__ = ["run"]

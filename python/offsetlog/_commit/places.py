@@ -93,6 +93,8 @@ def check(commit: Commit, target: CommitTarget) -> None:
         Its disk cannot be read, or its log dir is not the one that was there: what was published there may come back.
     """
     if not _is_there(commit, target):
+        if (moved := _moved_to(commit, target)) is not None:
+            raise _moved(commit, target, moved)
         message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
         raise LogDirError(message, path=target.directory)
     if any(os.path.isdir(os.path.join(target.directory, path)) for path in target.staged):  # as above
@@ -145,6 +147,27 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
         _check_log_dir(commit, target)
         return False
     return True
+
+
+def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
+    """Return where the partition is now, if it is in another log dir of the commit; a broker moves partitions between its log dirs."""
+    places = {os.path.dirname(each.directory) for each in commit.targets}  # as above
+    for log_dir in sorted(places | ({commit.metadata} if commit.metadata else set())):
+        directory = os.path.join(log_dir, target.name)  # as above
+        if os.path.isdir(directory) and (target.topic_id is None or topic_id_of(directory) == target.topic_id):
+            return directory
+    return None
+
+
+def _moved(commit: Commit, target: CommitTarget, directory: str) -> OSError:
+    message = (
+        f"{target.name} was moved here from {os.path.dirname(target.directory)} while the commit of {commit.name!r} was half-way: "
+        f"what of its {counted(target.records, 'record')} was published came along, what was staged may be gone. Move the directory "
+        f"back, and run the job again. If its staged records are gone: offsetlog commits --forget {commit.name!r} --unfinished, with "
+        "the first log dir of the job, lets the commit go; the job, run again after that, publishes all of its records, also those "
+        "that are in its partitions already"
+    )
+    return OSError(errno.EXDEV, message, directory)
 
 
 def _check_log_dir(commit: Commit, target: CommitTarget) -> None:

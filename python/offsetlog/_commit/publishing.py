@@ -44,6 +44,7 @@ from offsetlog._commit.places import check_log_dirs, metadata_now
 from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
+from offsetlog._commit.whereabouts import mark, unmark
 from offsetlog.errors import (
     ClusterError,
     LogDirError,
@@ -156,6 +157,8 @@ def commit(
         )
         is_noted = False
         try:
+            if keep:
+                mark(log_dir, made)
             with locked(log_dir):
                 if note_of(log_dir, name) != before:
                     # Another driver has gone on under the name since: its note must stay, and may say that all is published.
@@ -249,6 +252,7 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
     with locked(log_dir):
         if is_same_work(taken, note_of(log_dir, taken.name)):
             remove(log_dir, taken.name)
+            unmark(log_dir, taken)
     _discard(taken)
     logger.warning("%s: what its commit had published was taken back", taken.name)
     return True

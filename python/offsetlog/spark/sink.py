@@ -37,6 +37,7 @@ from offsetlog._commit.staging import (
     partition_directory,
     sweep,
 )
+from offsetlog._commit.whereabouts import check_note_is_first
 from offsetlog._text import counted
 from offsetlog.errors import ConfigError, LogDirError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
@@ -89,6 +90,8 @@ def prepare(settings: SinkSettings) -> None:
     OSError
         A log dir in which a commit of this name was to publish is not there: perhaps its disk is not mounted.
     """
+    if settings.name:
+        check_note_is_first(settings.paths, settings.name)
     before = note_of(settings.paths[0], settings.name) if settings.name else None
     if before is not None and before.is_published and before.sequence is None:
         # Before a topic that is gone is recreated.
@@ -193,6 +196,8 @@ class Writer:
         settings = self._settings
         log_dir = settings.paths[0]
         name = settings.name or _name_of(told)
+        if name is not None:
+            check_note_is_first(settings.paths, name)
         metadata = metadata_among(settings.paths)
         finish(log_dir, metadata=metadata)
         if sequence is not None and name is not None:

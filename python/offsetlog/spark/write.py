@@ -17,6 +17,7 @@ from offsetlog import LogConfig, LogDir, partition_for
 from offsetlog._commit.moving import Patience
 from offsetlog._commit.notes import note_of, remove
 from offsetlog._commit.publishing import undo
+from offsetlog._commit.whereabouts import check_note_is_first, unmark
 from offsetlog._text import counted
 from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.options import Paths, folders
@@ -139,6 +140,7 @@ def write(
     paths = folders(path)
     transaction = transaction_id or f"write-{uuid.uuid4().hex}"
     name = job_name(transaction)
+    check_note_is_first(paths, name)
     before = note_of(paths[0], name)
     options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
     options.update(transactionId=transaction, preserveOffsets=preserve_offsets, singleReplica=single_replica)
@@ -211,6 +213,7 @@ def _forget_published(log_dir: str, name: str) -> None:
         journal = note_of(log_dir, name)
         if journal is not None and journal.is_published:
             remove(log_dir, name)
+            unmark(log_dir, journal)
     except (OSError, OffsetLogError) as error:
         logger.warning("%s: its note may stay: %s", name, error)
 
