@@ -162,7 +162,7 @@ impl Cursor {
                 self.go_on_in(self.log.fresh_view()?, buffer)?;
             }
             if self.walk.is_none() && !self.open_next(statistics, buffer)? {
-                if self.go_on_behind(buffer)? {
+                if self.go_on_behind(buffer, bad)? {
                     continue;
                 }
                 return Ok(CursorEvent::End);
@@ -197,7 +197,7 @@ impl Cursor {
                 self.log.check()?;
             }
             if header.base_offset.is_some_and(|base| base >= self.stop) {
-                if self.go_on_behind(buffer)? {
+                if self.go_on_behind(buffer, bad)? {
                     continue;
                 }
                 return Ok(CursorEvent::End);

@@ -1,6 +1,6 @@
 //! The views of its log that a scan reads in: the first one, and newer ones after files were deleted, replaced or cut under it.
 
-use super::Cursor;
+use super::{CorruptionPolicy, Cursor};
 use crate::error::{Error, Result};
 use crate::log::transactions::TxnOutcomesDamage;
 use crate::log::{LOOKS_MAX, Log, View};
@@ -76,23 +76,32 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Returns whether the cursor continues behind the end of its view, because a segment of it was replaced before it was opened.
-    /// The records that replaced those that compaction removed from it may be there.
-    pub(super) fn go_on_behind(&mut self, buffer: &mut Vec<u8>) -> Result<bool> {
-        if !self.is_open_ended || !self.view.is_replaced() {
+    /// Returns whether the cursor continues behind its stop, because a segment of its view was replaced before it was opened, or because
+    /// it had to take a newer view. The records that replaced those that compaction removed may be there.
+    ///
+    /// # Errors
+    /// Damage that hides the new last stable offset, unless the scan reports damage: it then reads on, as one that begins there does.
+    pub(super) fn go_on_behind(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        bad: &CorruptionPolicy,
+    ) -> Result<bool> {
+        // Damage hid the last stable offset of the newer view that the cursor is in: it kept the stop of the older one.
+        let has_old_stop = self.lso_error.is_some() && self.stop < i64::MAX;
+        if !self.is_open_ended || !(self.view.is_replaced() || has_old_stop) {
             return Ok(false);
         }
-        let mut view = self.log.fresh_view()?;
+        let log = &self.log;
+        let mut view = log.fresh_view()?;
         let mut stop = i64::MAX;
         if self.is_committed {
-            let stable = self
-                .log
-                .in_view(view, |view| self.log.last_stable_offset_of(view));
-            (view, stop) = match stable {
-                // Damage: the records read so far remain valid.
-                Err(error) if error.is_corruption() => return Ok(false),
-                found => found?,
-            };
+            (view, stop) = log.in_view(view, |view| {
+                if bad.notes() {
+                    Ok(stable_in(log, view, true)?.unwrap_or(i64::MAX))
+                } else {
+                    log.last_stable_offset_of(view)
+                }
+            })?;
         }
         self.stop = stop.max(self.stop);
         // Retention may have removed what nobody asked for.
