@@ -191,9 +191,9 @@ class Topics:
         """
         return self._appending().create_topic(
             topic_name(name),
-            bounded("partitions", partitions, minimum=1, bits=32),
-            [] if config is None else config_pairs(config),
-            checked_topic_id(topic_id),
+            partitions=bounded("partitions", partitions, minimum=1, bits=32),
+            config=[] if config is None else config_pairs(config),
+            topic_id=checked_topic_id(topic_id),
         )
 
     def delete_topic(self: _Appends, name: str) -> None:
@@ -280,13 +280,24 @@ class Topics:
             partition = bounded("partition", partition, minimum=0, bits=32)
         named = by if isinstance(by, str) else "default"
         chosen, among = partition, None
-        rest = checked_headers(headers), optional_millis(timestamp, "timestamp")
-        options = checked_epoch(leader_epoch), bool(flush)
+        checked, millis = checked_headers(headers), optional_millis(timestamp, "timestamp")
+        epoch = checked_epoch(leader_epoch)
         while True:
             if partition is None and not isinstance(by, str):
                 among = appender.partition_count(name)
                 chosen = _given(by(name, checked_key, checked_value, among), among)
-            appended = appender.append(name, checked_value, checked_key, *rest, chosen, among, named, *options)
+            appended = appender.append(
+                name,
+                value=checked_value,
+                key=checked_key,
+                headers=checked,
+                timestamp=millis,
+                partition=chosen,
+                among=among,
+                partitioner=named,
+                leader_epoch=epoch,
+                flush=bool(flush),
+            )
             # Otherwise another process has recreated the topic with another number of partitions.
             if appended is not None:
                 return appended

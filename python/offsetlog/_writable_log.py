@@ -267,8 +267,11 @@ class WritableLog(Log):
 
         Raises
         ------
-        CorruptBatchError
-            Framing or checksum. And all of :meth:`append_records`.
+        RecordRejectedError
+            The bytes are malformed (framing, checksum, counts, payload), or a leader does not take the batch. And all of
+            :meth:`append_records`.
+        UnsupportedMagicError, UnsupportedCodecError
+            A newer Kafka may have made the batch.
         """
         if origin not in {"client", "coordinator"}:
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
@@ -297,8 +300,8 @@ class WritableLog(Log):
             The first batch begins below the log end offset.
         OffsetsOutOfOrderError
             The batches do not ascend.
-        CorruptBatchError
-            Framing or checksum.
+        RecordRejectedError
+            The bytes are malformed: framing or checksum.
         LimitExceededError
             A batch of more than ``max_batch_bytes``.
         """

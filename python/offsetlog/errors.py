@@ -4,7 +4,7 @@
 
     Exception
     └── OffsetLogError
-        ├── CorruptionError                   bytes that contradict themselves
+        ├── CorruptionError                   bytes on disk that contradict themselves
         │   ├── CorruptBatchError             a batch's frame, size or checksum
         │   ├── InvalidRecordError            (ValueError) checksum right, content wrong
         │   ├── DecompressionError            the compressed payload of a batch
@@ -28,7 +28,7 @@
         ├── ConfigError                       (ValueError) an argument or option
         │   └── ReadOnlyLogError              (AttributeError) a verb that writes, of a log opened for reading
         ├── CompressionError                  a codec that refused to compress
-        ├── RecordRejectedError               (ValueError) an append refused for what a record is
+        ├── RecordRejectedError               (ValueError) an append refused for its records or bytes
         │   └── InvalidTimestampError         a timestamp too far from now, or of the wrong kind
         ├── RecordTooLargeError               (ValueError) a batch above ``max.message.bytes``
         │   └── RecordBatchTooLargeError      an append above ``segment.bytes``
@@ -284,7 +284,10 @@ class LogClosedError(OffsetLogError, ValueError):
 
 
 class RecordRejectedError(OffsetLogError, ValueError):
-    """An append that is refused for what a record or the batch itself is. Nothing was changed, and nothing on the disk is wrong."""
+    """An append that is refused because of its records or its bytes, as for a wrong checksum.
+
+    Nothing was changed, and nothing on the disk is wrong.
+    """
 
 
 class InvalidTimestampError(RecordRejectedError):

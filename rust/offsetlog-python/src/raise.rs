@@ -57,7 +57,7 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
             .and_then(|()| arguments.set_item("offset", requested)),
         ErrorKind::Limit { name, limit, seen } | ErrorKind::Unreadable { name, limit, seen } => {
             arguments
-                .set_item("name", name)
+                .set_item("name", name.as_str())
                 .and_then(|()| arguments.set_item("limit", limit))
                 .and_then(|()| arguments.set_item("seen", seen))
         }

@@ -97,7 +97,7 @@ impl LogDirAppender {
         )
     }
 
-    #[pyo3(signature = (name, partitions, config, topic_id))]
+    #[pyo3(signature = (name, *, partitions, config, topic_id))]
     fn create_topic(
         &self,
         py: Python<'_>,
@@ -145,7 +145,7 @@ impl LogDirAppender {
     }
 
     /// Gives the place of the record; none where `partition` was chosen `among` another number of them than there are.
-    #[pyo3(signature = (topic, value, key, headers, timestamp, partition, among, partitioner, leader_epoch, flush))]
+    #[pyo3(signature = (topic, *, value, key, headers, timestamp, partition, among, partitioner, leader_epoch, flush))]
     #[allow(clippy::too_many_arguments, reason = "one argument a field")]
     fn append(
         &self,

@@ -20,6 +20,7 @@ mod tests;
 pub(crate) use compressor::Compressor;
 
 use crate::error::{Error, ErrorKind};
+use crate::limits::LimitName;
 use offsetlog_format::Codec;
 
 /// Smallest output buffer; most batches fit without growth.
@@ -141,7 +142,7 @@ impl Decompressor {
         .map_err(|error| match error {
             CodecError::Bad(reason) => Error::new(ErrorKind::Decompression { codec, reason }),
             CodecError::Limit(seen) => Error::new(ErrorKind::Limit {
-                name: "max_decompressed_bytes",
+                name: LimitName::MaxDecompressedBytes,
                 limit,
                 seen,
             }),

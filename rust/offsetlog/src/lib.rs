@@ -72,7 +72,7 @@ pub use config::{
 pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use folder::{FolderKind, folder_kind};
-pub use limits::Limits;
+pub use limits::{LimitName, Limits};
 pub use log::{
     AbortedTransaction, AccessControlEntry, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
     BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use offsetlog_format::{Codec, RecordView};
+use std::fmt;
 
 /// Limits of one open log. Exceeding one is an error that names it.
 ///
@@ -25,6 +26,48 @@ pub struct Limits {
     pub max_open_files: usize,
 }
 
+/// Which limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LimitName {
+    /// [`Limits::max_batch_bytes`].
+    MaxBatchBytes,
+    /// [`Limits::max_decompressed_bytes`].
+    MaxDecompressedBytes,
+    /// [`Limits::max_headers`].
+    MaxHeaders,
+    /// [`Limits::max_segments`].
+    MaxSegments,
+    /// [`Limits::max_state_file_bytes`].
+    MaxStateFileBytes,
+    /// Memory for the committed offsets of all groups.
+    MaxBytes,
+    /// Bytes of one Arrow record batch.
+    ArrowBatchBytes,
+}
+
+impl LimitName {
+    /// Returns the name of the option that sets the limit.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MaxBatchBytes => "max_batch_bytes",
+            Self::MaxDecompressedBytes => "max_decompressed_bytes",
+            Self::MaxHeaders => "max_headers",
+            Self::MaxSegments => "max_segments",
+            Self::MaxStateFileBytes => "max_state_file_bytes",
+            Self::MaxBytes => "max_bytes",
+            Self::ArrowBatchBytes => "arrow_batch_bytes",
+        }
+    }
+}
+
+impl fmt::Display for LimitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -46,18 +89,18 @@ impl Limits {
         if seen <= self.max_headers {
             Ok(())
         } else {
-            Err(reached("max_headers", self.max_headers, seen))
+            Err(reached(LimitName::MaxHeaders, self.max_headers, seen))
         }
     }
 
     /// Checks that a reader with these limits accepts a record with this many headers.
     pub(crate) fn allow_headers(&self, count: usize) -> Result<()> {
-        allow("max_headers", self.max_headers as u64, count as u64)
+        allow(LimitName::MaxHeaders, self.max_headers as u64, count as u64)
     }
 
     /// Checks that a reader with these limits accepts a batch of this many bytes on disk.
     pub(crate) fn allow_batch(&self, bytes: usize) -> Result<()> {
-        allow("max_batch_bytes", self.max_batch_bytes, bytes as u64)
+        allow(LimitName::MaxBatchBytes, self.max_batch_bytes, bytes as u64)
     }
 
     /// Checks that a reader with these limits unpacks this many bytes of records; uncompressed records need no unpacking.
@@ -66,7 +109,7 @@ impl Limits {
             return Ok(());
         }
         let limit = self.max_decompressed_bytes;
-        allow("max_decompressed_bytes", limit, bytes as u64)
+        allow(LimitName::MaxDecompressedBytes, limit, bytes as u64)
     }
 
     /// A partition has not more segments than allowed.
@@ -74,13 +117,13 @@ impl Limits {
         if seen <= self.max_segments {
             Ok(())
         } else {
-            Err(reached("max_segments", self.max_segments, seen))
+            Err(reached(LimitName::MaxSegments, self.max_segments, seen))
         }
     }
 }
 
 /// Refuses an append that could not be read back.
-fn allow(name: &'static str, limit: u64, seen: u64) -> Result<()> {
+fn allow(name: LimitName, limit: u64, seen: u64) -> Result<()> {
     if seen <= limit {
         return Ok(());
     }
@@ -88,7 +131,7 @@ fn allow(name: &'static str, limit: u64, seen: u64) -> Result<()> {
 }
 
 #[cold]
-fn reached(name: &'static str, limit: usize, seen: usize) -> Error {
+fn reached(name: LimitName, limit: usize, seen: usize) -> Error {
     Error::new(ErrorKind::Limit {
         name,
         limit: limit as u64,

@@ -137,7 +137,7 @@ fn what_could_not_be_read_back_is_refused() {
         matches!(
             error.kind(),
             ErrorKind::Unreadable {
-                name: "max_headers",
+                name: offsetlog::LimitName::MaxHeaders,
                 limit: 1,
                 seen: 2
             }

@@ -243,7 +243,7 @@ impl Walk {
         let limits = Limits::default();
         if frame.size_bytes as u64 > limits.max_batch_bytes {
             let error = offsetlog::ErrorKind::Limit {
-                name: "max_batch_bytes",
+                name: offsetlog::LimitName::MaxBatchBytes,
                 limit: limits.max_batch_bytes,
                 seen: frame.size_bytes as u64,
             };

@@ -9,8 +9,8 @@ use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
 use offsetlog::format::name::{META_PROPERTIES, TOPIC_MAXIMUM_CHARACTERS};
 use offsetlog::{
-    AppendOptions, BatchBuilder, Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter,
-    MaintainOptions, NewTopic, OpenOptions, Result,
+    AppendOptions, BatchBuilder, Error, ErrorKind, LimitName, LogConfig, LogDir, LogDirOptions,
+    LogWriter, MaintainOptions, NewTopic, OpenOptions, Result,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -517,7 +517,7 @@ impl CommittedOffsets {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Limit {
-            name: "max_bytes",
+            name: LimitName::MaxBytes,
             limit: self.options.max_bytes,
             seen: bytes,
         }))

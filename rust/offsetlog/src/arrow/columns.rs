@@ -3,6 +3,7 @@
 use super::pool::{Pool, lend};
 use super::{ArrowOptions, Column, header_field, header_fields, schema};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LimitName;
 use crate::log::{Log, sequence_of};
 use crate::memory;
 use arrow_array::{
@@ -138,7 +139,7 @@ impl Columns {
     fn make_room(&mut self, record: &RecordView<'_>, size: usize) -> Result<()> {
         if self.bytes + size > i32::MAX as usize {
             return Err(Error::new(ErrorKind::Limit {
-                name: "arrow_batch_bytes",
+                name: LimitName::ArrowBatchBytes,
                 limit: i32::MAX as u64,
                 seen: (self.bytes + size) as u64,
             }));

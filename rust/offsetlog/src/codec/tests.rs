@@ -2,6 +2,7 @@
 
 use super::Decompressor;
 use crate::error::ErrorKind;
+use crate::limits::LimitName;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use offsetlog_format::Codec;
@@ -323,7 +324,7 @@ fn bombs_are_stopped() {
             matches!(
                 error.kind(),
                 ErrorKind::Limit {
-                    name: "max_decompressed_bytes",
+                    name: LimitName::MaxDecompressedBytes,
                     limit: LIMIT,
                     ..
                 }

@@ -112,7 +112,11 @@ impl Error {
     }
 
     fn write_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.kind {
+        let kind = match &self.0.kind {
+            ErrorKind::BatchRejected(kind) => kind,
+            kind => kind,
+        };
+        match kind {
             ErrorKind::Io { source, call } => write!(f, "cannot {call}: {source}")?,
             ErrorKind::Decompression { codec, reason } => {
                 write!(f, "{codec} decompression failed: {reason}")?;

@@ -10,7 +10,7 @@ use super::{Log, OpenOptions};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -181,7 +181,7 @@ impl LogWriter {
     /// batch again if its compression differs from the settings or its magic is 0 or 1.
     ///
     /// # Errors
-    /// As [`append`](Self::append); `CorruptBatch` for framing and checksum.
+    /// As [`append`](Self::append); `BatchRejected` for framing, checksum, counts and payload; `UnsupportedMagic`, `UnsupportedCodec`.
     pub fn append_batches(
         &self,
         data: &[u8],
@@ -210,11 +210,13 @@ impl LogWriter {
         })
     }
 
-    /// Appends encoded batches of any epoch as [`append_as_follower`](Self::append_as_follower).
+    /// Appends encoded batches of any epoch as [`append_as_follower`](Self::append_as_follower). They come from another log: what is wrong
+    /// with them is damage of that one.
     pub(crate) fn append_copied(&self, data: &[u8], checksums: Checksums) -> Result<AppendInfo> {
         self.appending("append", false, |writer| {
             writer.append_as_follower(data, i32::MAX, checksums)
         })
+        .map_err(Error::of_copied)
     }
 
     /// Ends a producer's transaction with a marker.

@@ -3,6 +3,7 @@
 use super::{OldLog, OldSegment};
 use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LimitName;
 use crate::memory;
 use crate::segment::walk::TornTail;
 use offsetlog_format::old_message::{
@@ -107,7 +108,7 @@ impl Entries {
         }
         if size_bytes as u64 > self.limit {
             let error = Error::new(ErrorKind::Limit {
-                name: "max_batch_bytes",
+                name: LimitName::MaxBatchBytes,
                 limit: self.limit,
                 seen: size_bytes as u64,
             });

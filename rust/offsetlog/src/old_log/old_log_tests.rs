@@ -322,7 +322,7 @@ fn limits_hold() {
         };
         let error = read_with(&path, None, &options).unwrap_err();
         match error.kind() {
-            ErrorKind::Limit { name: found, .. } => assert_eq!(*found, name),
+            ErrorKind::Limit { name: found, .. } => assert_eq!(found.as_str(), name),
             _ => panic!("{error}"),
         }
         assert!(read(&path, None).is_ok());

@@ -8,6 +8,7 @@ mod search;
 use super::{Check, OpenSegment, Source};
 use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LimitName;
 use crate::memory;
 use offsetlog_format::{BatchHeader, Fault, FormatError, Part, counted};
 use std::fmt;
@@ -396,7 +397,7 @@ impl Walk {
     #[cold]
     fn too_large(&self, size_bytes: usize, limit: u64) -> Error {
         self.place(Error::new(ErrorKind::Limit {
-            name: "max_batch_bytes",
+            name: LimitName::MaxBatchBytes,
             limit,
             seen: size_bytes as u64,
         }))

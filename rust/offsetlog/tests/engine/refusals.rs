@@ -110,12 +110,8 @@ fn batches_that_no_leader_takes() {
                 x().producer(5, 3, -1),
             ),
             // The count that the header gives is not that of the records.
-            ("InvalidRecord", "record", x().count(2).last_delta(1)),
-            (
-                "InvalidRecord",
-                "record",
-                sent(&["x", "y"]).count(1).last_delta(0),
-            ),
+            (refuse, "record", x().count(2).last_delta(1)),
+            (refuse, "record", sent(&["x", "y"]).count(1).last_delta(0)),
             ("UnsupportedCodec", "5", x().attributes(5)),
             ("UnsupportedCodec", "6", x().attributes(6)),
             ("UnsupportedCodec", "7", x().attributes(7)),
@@ -124,15 +120,11 @@ fn batches_that_no_leader_takes() {
                 "magic 3 found, 0, 1 or 2 expected",
                 magic,
             ),
+            (refuse, "length 13 found, 14 to 2147483647 expected", short),
+            (refuse, "length 0 found", zeros),
             (
-                "CorruptBatch",
-                "length 13 found, 14 to 2147483647 expected",
-                short,
-            ),
-            ("CorruptBatch", "length 0 found", zeros),
-            (
-                "Decompression",
-                "gzip",
+                refuse,
+                "gzip decompression failed",
                 x().payload(b"not gzip at all").attributes(1),
             ),
         ],
@@ -154,16 +146,14 @@ fn every_bit_that_flipped_on_its_way_is_seen() {
                 follow(&log, &follower.0, 9),
             ];
             for call in calls {
-                assert_eq!(
-                    call.unwrap_err().kind().code(),
-                    "CorruptBatch",
-                    "{at} {bit}"
-                );
+                let error = call.unwrap_err();
+                assert_eq!(error.kind().code(), "RecordRejected", "{at} {bit}");
+                assert!(!error.is_corruption(), "{at} {bit}: {error}");
             }
         }
     }
     assert_eq!(log.log_end_offset().unwrap(), 3);
-    refused(&place, &log, "CorruptBatch", "checksum mismatch", |log| {
+    refused(&place, &log, "RecordRejected", "checksum mismatch", |log| {
         let mut second = sent(&["y"]).base(51);
         *second.0.last_mut().unwrap() ^= 1;
         // The first one is right, and is not appended either.

@@ -3,6 +3,7 @@
 use crate::batch_decoder::BatchDecoder;
 use crate::disk::{Access, Disk, DiskFile, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LimitName;
 use crate::log::OpenOptions;
 use crate::memory;
 use offsetlog_format::control::ControlType;
@@ -74,7 +75,7 @@ pub(super) fn each_record(
         let batch = header.size_bytes as u64;
         if batch > limits.max_batch_bytes {
             return Err(placed(Error::new(ErrorKind::Limit {
-                name: "max_batch_bytes",
+                name: LimitName::MaxBatchBytes,
                 limit: limits.max_batch_bytes,
                 seen: batch,
             })));

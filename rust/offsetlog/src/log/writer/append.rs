@@ -67,7 +67,8 @@ impl PartitionWriter {
             Checksums::Verify,
             leader_epoch,
             &self.config.effective,
-        )?;
+        )
+        .map_err(Error::of_append)?;
         if incoming.batches.is_empty() {
             return Ok(nothing(&incoming));
         }
@@ -81,9 +82,9 @@ impl PartitionWriter {
             &mut buffers,
         );
         self.codec_buffers = buffers;
-        let stored = stored?;
+        let stored = stored.map_err(Error::of_append)?;
         let header = *stored.header();
-        let marker = marker_of(&incoming, &header)?;
+        let marker = marker_of(&incoming, &header).map_err(Error::of_append)?;
         let mut info = self.store(&Storing {
             parts: &stored.parts(),
             batches: &[(0, header)],
@@ -112,7 +113,8 @@ impl PartitionWriter {
             checksums,
             leader_epoch,
             &self.config.effective,
-        )?;
+        )
+        .map_err(Error::of_append)?;
         let Some((_, first)) = incoming.batches.first() else {
             return Ok(nothing(&incoming));
         };
@@ -123,7 +125,7 @@ impl PartitionWriter {
                 check_epoch(header.leader_epoch)?;
             }
             let bytes = incoming.bytes.get(*at..).unwrap_or(&[]);
-            markers.push(parse_marker(bytes, header)?);
+            markers.push(parse_marker(bytes, header).map_err(Error::of_append)?);
         }
         let mut info = self.store(&Storing {
             parts: &[incoming.bytes],

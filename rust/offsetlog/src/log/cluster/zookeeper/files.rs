@@ -4,6 +4,7 @@ use super::nodes::Nodes;
 use crate::codec::Decompressor;
 use crate::disk::{Access, DiskFile, IoCall, read_whole};
 use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LimitName;
 use crate::log::OpenOptions;
 use crate::memory;
 use offsetlog_format::zookeeper::{
@@ -97,7 +98,7 @@ impl<'o> Window<'o> {
         let held = self.bytes.len();
         if held > self.most() {
             return Err(self.placed(Error::new(ErrorKind::Limit {
-                name: "max_state_file_bytes",
+                name: LimitName::MaxStateFileBytes,
                 limit: self.options.limits.max_state_file_bytes,
                 seen: held as u64,
             })));
