@@ -147,6 +147,18 @@ def notes(log_dir: str) -> Iterator[Commit | MetadataFileError]:
         yield found
 
 
+def needed_jobs(log_dir: str) -> set[str] | None:
+    """Return the jobs whose staged logs an unfinished commit is still to publish; ``None`` where a note cannot be read."""
+    waiting = []
+    for found in notes(log_dir):
+        if isinstance(found, MetadataFileError):
+            logger.warning("nothing staged is removed: %s", found)
+            return None
+        if not found.is_published:
+            waiting.append(found)
+    return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
+
+
 def note_of(log_dir: str, name: str) -> Commit | None:
     """Return the note of a name, if there is one.
 

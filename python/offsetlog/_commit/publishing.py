@@ -54,7 +54,7 @@ from offsetlog.errors import (
     OffsetLogError,
 )
 
-__all__ = ["Contents", "commit", "finish", "needed_jobs", "settled", "undo"]
+__all__ = ["Contents", "commit", "finish", "settled", "undo"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -199,18 +199,6 @@ def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0
         except (OSError, OffsetLogError) as error:
             logger.warning("%s: its commit cannot be finished now, other writes go on: %s", note.name, error)
     return names
-
-
-def needed_jobs(log_dir: str) -> set[str] | None:
-    """Return the jobs whose staged logs an unfinished commit is still to publish; ``None`` where a note cannot be read."""
-    waiting = []
-    for found in notes(log_dir):
-        if isinstance(found, MetadataFileError):
-            logger.warning("nothing staged is removed: %s", found)
-            return None
-        if not found.is_published:
-            waiting.append(found)
-    return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
 
 
 def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event | None = None) -> bool:

@@ -21,9 +21,9 @@ import pyarrow.compute
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partitions_for
-from offsetlog._commit.notes import note_of, sweep_ready
+from offsetlog._commit.notes import needed_jobs, note_of, sweep_ready
 from offsetlog._commit.places import check_log_dirs, check_topic, metadata_among, topic_id_of
-from offsetlog._commit.publishing import commit, finish, needed_jobs
+from offsetlog._commit.publishing import commit, finish
 from offsetlog._commit.repeated import check_repeated
 from offsetlog._commit.staging import (
     STAGING,
