@@ -3,7 +3,7 @@
 //! Source: Kafka's `LogManager.isStrayKraftReplica`, which compares topic id and partition.
 
 use super::LogDir;
-use crate::disk::read_whole;
+use crate::disk::{Disk, read_whole};
 use crate::error::{Error, Result};
 use crate::log::{MetadataImage, TopicImage};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
@@ -58,7 +58,11 @@ impl LogDir {
             }
             for path in paths {
                 let topic_id = self.topic_id_in(&path)?;
-                if let Some(reason) = known.objection(&found.topic, found.partition, topic_id) {
+                let objection = known.objection(&found.topic, found.partition, topic_id);
+                // A broker that runs may have deleted the topic since the directories were listed.
+                if let Some(reason) = objection
+                    && !is_gone(self.options().disk.as_ref(), &path)
+                {
                     strays.push(Stray {
                         topic: found.topic.clone(),
                         partition: found.partition,
@@ -85,6 +89,11 @@ impl LogDir {
             Err(error) => Err(Error::state_file(&path, error)),
         }
     }
+}
+
+fn is_gone(disk: &dyn Disk, directory: &Path) -> bool {
+    let found = disk.stat(directory);
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 struct Known<'i> {
@@ -175,5 +184,23 @@ mod tests {
                 ("old", 1, "the topic has no partition 1")
             ]
         );
+    }
+
+    #[test]
+    fn a_topic_deleted_since_the_listing_is_no_stray() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("gone-0");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join(format!("{:020}.log", 0)), b"").unwrap();
+        let log_dir = LogDir::open(&[folder.path()], &OpenOptions::default()).unwrap();
+        let image = MetadataImage {
+            is_complete: true,
+            ..MetadataImage::default()
+        };
+        assert_eq!(log_dir.strays(&image).unwrap().unwrap().len(), 1);
+        // As a broker does.
+        let renamed = "gone-0.0123456789abcdef0123456789abcdef-delete";
+        std::fs::rename(&directory, folder.path().join(renamed)).unwrap();
+        assert_eq!(log_dir.strays(&image).unwrap().unwrap(), []);
     }
 }
