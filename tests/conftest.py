@@ -26,7 +26,9 @@ NEEDS = {
     "python/test_publishing.py": "pyspark",
     "python/test_stream_identity.py": "pyspark",
     "python/test_verbs_again.py": "pyspark",
+    "python/test_verbs_beside.py": "pyspark",
     "python/test_verbs_full_disk.py": "pyspark",
+    "python/test_verbs_stopped.py": "pyspark",
     "python/test_verbs_table.py": "pyspark",
     "tidy/test_verbs.py": "pyspark",
 }

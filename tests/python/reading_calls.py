@@ -297,8 +297,7 @@ def metrics_of(served: Served) -> Answer:
     asked(served.server.bootstrap_servers)
     lines = served.server.metrics().splitlines()
     ends = [line for line in lines if line.startswith("offsetlog_serve_log_")]
-    damage = {line for line in lines if line.startswith((DAMAGE_COUNT, "offsetlog_serve_damaged"))}
-    return {"ends": ends, "damage": damage}
+    return {"ends": ends, "count": [line for line in lines if line.startswith(f"{DAMAGE_COUNT} ")]}
 
 
 def events_of(served: Served) -> Answer:
@@ -474,7 +473,7 @@ READS: dict[str, Read] = {
     "Server.metrics_address": Read(a_server, metrics_address_of),
     "Server.running": Read(a_server, lambda served: {"": served.server.running}),
     "Server.connections": Read(a_server, lambda served: {"": served.server.connections}),
-    "Server.metrics": Read(a_server, metrics_of, {"a record": lambda _: {"damage": counts_damage}}),
+    "Server.metrics": Read(a_server, metrics_of, {"a record": lambda _: {"count": counts_damage}}),
     "Server.events": Read(a_server, events_of, one("a record", tells_of_damage)),
     "offsetlog ls": Read(
         here,

@@ -155,8 +155,8 @@ DAMAGE_COUNT = "offsetlog_serve_damage_total"
 
 
 def counts_damage(_: Bad, found: Any, sound: Any) -> None:  # noqa: ANN401
-    assert f"{DAMAGE_COUNT} 0" in sound
-    assert f"{DAMAGE_COUNT} 0" not in found
+    assert sound == [f"{DAMAGE_COUNT} 0"]
+    assert found == [f"{DAMAGE_COUNT} 1"]
 
 
 def tells_of_damage(bad: Bad, found: Any, sound: Any) -> None:  # noqa: ANN401

@@ -179,6 +179,7 @@ def cramped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["full", "readonly"])
 @pytest.mark.parametrize("verb", READERS)
 def test_on_a_full_disk_and_a_read_only_one_the_answer_is_the_same(
