@@ -57,7 +57,12 @@ impl Source {
 
     /// Opens a chosen partition and passes on what is odd about it.
     pub(crate) fn log(&self, chosen: &Chosen, console: &mut Console<'_>) -> Result<Log, Failure> {
+        let told = self.log_dir.warnings().len();
         let log = self.log_dir.log(&chosen.topic, chosen.partition)?;
+        // A replica that cannot be read is found when the longest one is looked for.
+        for warning in self.log_dir.warnings().iter().skip(told) {
+            console.warn(warning);
+        }
         for warning in log.warnings() {
             console.warn(&format!("{}: {warning}", chosen.name()));
         }

@@ -210,3 +210,34 @@ fn a_log_dir_among_partitions_is_left_out_and_said() {
     assert_eq!(topics, ["orders"], "{}", listed.err);
     assert!(listed.err.contains("kafka-1"), "{}", listed.err);
 }
+
+/// Nobody knows how long a replica is that cannot be read: a verb that reads another one says so.
+#[test]
+fn a_replica_that_cannot_be_read_is_reported() {
+    let root = tempfile::tempdir().unwrap();
+    let (sound, broken) = (root.path().join("1"), root.path().join("2"));
+    for place in [&sound, &broken] {
+        let orders = text(&place.join("orders-0"));
+        assert_eq!(offsetlog_fed("one\n", &["append", &orders]).code, 0);
+    }
+    let log = broken.join("orders-0").join(format!("{:020}.log", 0));
+    std::fs::remove_file(&log).unwrap();
+    std::fs::create_dir(&log).unwrap();
+    for verb in ["cat", "ls", "explain"] {
+        let mut call = vec![verb];
+        if verb == "explain" {
+            call.extend(["-o", "0"]);
+        }
+        let (sound, broken) = (text(&sound), text(&broken));
+        call.extend([sound.as_str(), broken.as_str()]);
+        let found = offsetlog(&call);
+        assert!(
+            found
+                .err
+                .contains("is left out, which cannot be read and perhaps is the longest"),
+            "{verb}: {} {}",
+            found.code,
+            found.err
+        );
+    }
+}
