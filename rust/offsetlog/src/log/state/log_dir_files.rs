@@ -47,9 +47,19 @@ struct PendingUpdates {
     written: Option<i64>,
     /// The list's stat when it last named what this program needs.
     listed: Option<FileStat>,
+    /// Of partitions with waiting lines whose lock this program has given back: their state file at that moment. Each of our writers
+    /// writes that file before its first change.
+    left: HashMap<(String, i32), Option<FileStat>>,
 }
 
 impl PendingUpdates {
+    fn drop_lines(&mut self, of: &(String, i32)) {
+        for by_partition in self.lines.values_mut() {
+            by_partition.remove(of);
+        }
+        self.left.remove(of);
+    }
+
     fn take(&mut self, lines: &[CheckpointUpdate], of: &(String, i32)) {
         for (file, _) in lines {
             if let Some(by_partition) = self.lines.get_mut(file) {
@@ -91,6 +101,48 @@ impl LogDirFiles {
         self.checkpoints.disk().as_ref()
     }
 
+    /// Records that this program holds the partition's lock and writes its state file.
+    pub(crate) fn hold(&self, topic: &str, partition: i32) {
+        self.waiting().left.remove(&(topic.to_owned(), partition));
+    }
+
+    /// Records that the partition's lock is about to be given back. Another process may change the partition from then on: lines that
+    /// still wait are then no longer true.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn leave(&self, topic: &str, partition: i32) -> Result<()> {
+        if !self.defers_writes {
+            return Ok(());
+        }
+        let of = (topic.to_owned(), partition);
+        let state = self.state_of(&of)?;
+        self.waiting().left.insert(of, state);
+        Ok(())
+    }
+
+    /// Drops the waiting lines of a partition that is given back without [`leave`](Self::leave), after an error.
+    pub(crate) fn give_up(&self, topic: &str, partition: i32) {
+        let mut waiting = self.waiting();
+        let of = (topic.to_owned(), partition);
+        if !waiting.left.contains_key(&of) {
+            waiting.drop_lines(&of);
+        }
+    }
+
+    fn state_of(&self, (topic, partition): &(String, i32)) -> Result<Option<FileStat>> {
+        let directory = self.log_dir().join(format!("{topic}-{partition}"));
+        self.look_at(&directory.join(STATE_FILE))
+    }
+
+    /// Whether another process has opened the partition for appending since its lines were left waiting.
+    fn is_stale(&self, waiting: &PendingUpdates, of: &(String, i32)) -> Result<bool> {
+        match waiting.left.get(of) {
+            Some(left) => Ok(self.state_of(of)? != *left),
+            None => Ok(false),
+        }
+    }
+
     pub(crate) fn log_dir(&self) -> &Path {
         self.checkpoints.log_dir()
     }
@@ -105,8 +157,11 @@ impl LogDirFiles {
         topic: &str,
         partition: i32,
     ) -> Result<Option<i64>> {
-        let waiting = self.waiting();
+        let mut waiting = self.waiting();
         let of = (topic.to_owned(), partition);
+        if self.is_stale(&waiting, &of)? {
+            waiting.drop_lines(&of);
+        }
         match waiting.lines.get(&file).and_then(|lines| lines.get(&of)) {
             Some(&line) => Ok(line),
             None => self.checkpoints.offset_of(file, topic, partition),
@@ -151,6 +206,7 @@ impl LogDirFiles {
             let by_partition = waiting.lines.entry(file).or_default();
             by_partition.insert(of.clone(), offset);
         }
+        waiting.left.remove(&of);
         if !at_once && self.defers_writes {
             return Ok(());
         }
@@ -233,10 +289,17 @@ impl LogDirFiles {
             return Ok(());
         }
         let _shared = self.share()?;
+        let left: Vec<_> = waiting.left.keys().cloned().collect();
+        for of in left {
+            if self.is_stale(waiting, &of)? {
+                waiting.drop_lines(&of);
+            }
+        }
         for (file, lines) in &mut waiting.lines {
             self.write_checkpoint(*file, lines)?;
             lines.clear();
         }
+        waiting.left.clear();
         Ok(())
     }
 

@@ -233,7 +233,6 @@ impl PartitionState {
             self.marked_unclean = true;
             return Ok(());
         };
-        let on_disk = self.on_disk(shared)?;
         let line = shared.line(
             OffsetCheckpointFile::RecoveryPoint,
             &self.topic,
@@ -244,12 +243,17 @@ impl PartitionState {
             line => line?.unwrap_or(0),
         };
         let recovery_point = recovery_point.max(self.durable);
+        // Another process may have lines of this partition to write: it writes them before this, or finds a new state file.
+        let locked = shared.share()?;
+        let on_disk = self.on_disk(shared)?;
         self.write_state(&State {
             // The value of the line, written or collected: a different one later shows that a broker moved it.
             recovery_point,
             before: (recovery_point != on_disk.recovery_point).then_some(on_disk),
             ..state
         })?;
+        drop(locked);
+        shared.hold(&self.topic, self.partition);
         shared.leave_marker(&self.name())?;
         self.marked_unclean = true;
         Ok(())
@@ -312,7 +316,8 @@ impl PartitionState {
         self.marked_unclean = false;
         match &self.shared {
             Some(shared) if !shared.defers_writes() => shared.settle(),
-            _ => Ok(()),
+            Some(shared) => shared.leave(&self.topic, self.partition),
+            None => Ok(()),
         }
     }
 
@@ -377,6 +382,14 @@ impl PartitionState {
 
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         write_whole(self.disk(), path, bytes).map_err(|failed| Error::failed_call(path, failed))
+    }
+}
+
+impl Drop for PartitionState {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.give_up(&self.topic, self.partition);
+        }
     }
 }
 
