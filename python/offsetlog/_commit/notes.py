@@ -96,6 +96,8 @@ class Commit(NamedTuple):
     """Whether partitions with other replicas are written all the same."""
     metadata: str | None = None
     """The log dir with the cluster's metadata, among those that the job was given; ``None`` where none of them has it."""
+    log_dirs: tuple[str, ...] = ()
+    """The log dirs that the job was given, if they are several; none in notes of earlier versions."""
 
     @property
     def file_name(self) -> str:
@@ -145,6 +147,15 @@ def notes(log_dir: str) -> Iterator[Commit | MetadataFileError]:
             yield MetadataFileError(f"a copy of the note of {found.name!r} found, which is named {found.file_name}", path=str(path))
             continue
         yield found
+
+
+def readable(log_dir: str) -> Iterator[Commit]:
+    """Yield the notes that can be read. One that cannot concerns its own name alone."""
+    for found in notes(log_dir):
+        if isinstance(found, MetadataFileError):
+            logger.warning("a commit that may have stopped half-way is not looked at: %s", found)
+        else:
+            yield found
 
 
 def needed_jobs(log_dir: str) -> set[str] | None:
@@ -289,6 +300,7 @@ def _write(path: Path, note: Commit, *, is_durable: bool) -> None:
         # Of few: others keep their form.
         **({"single_replica": True} if note.single_replica else {}),
         **({} if note.metadata is None else {"metadata": note.metadata}),
+        **({"log_dirs": note.log_dirs} if note.log_dirs else {}),
     }
     try:
         with path.open("wb") as file:
@@ -401,6 +413,7 @@ def _parse(path: Path, text: bytes) -> Commit:
             has_failed=bool(fields.get("failed", False)) and not fields["keep"],
             single_replica=bool(fields.get("single_replica", False)),
             metadata=None if fields.get("metadata") is None else str(fields["metadata"]),
+            log_dirs=tuple(map(str, fields.get("log_dirs", ()))),
         )
     except (ValueError, KeyError, TypeError) as error:
         message = f"the note of a commit cannot be read ({error}); it says which staged records are published"

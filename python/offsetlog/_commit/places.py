@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
-from offsetlog._commit.notes import Commit, CommitTarget, id_of_log_dir, notes
+from offsetlog._commit.notes import Commit, CommitTarget, id_of_log_dir, notes, readable
 from offsetlog._log import Log
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, OffsetLogError
@@ -20,6 +20,7 @@ __all__ = [
     "SINGLE_REPLICA_OPTION",
     "check",
     "check_log_dirs",
+    "check_others",
     "check_topic",
     "metadata_among",
     "metadata_for",
@@ -135,6 +136,29 @@ def check_topic(log_dir: str, topic: str) -> None:
     for note in notes(log_dir):
         if isinstance(note, Commit) and not note.is_published:
             check_log_dirs(note, topic)
+
+
+def check_others(log_dir: str, name: str, directories: Collection[str]) -> None:
+    """Refuse to write behind where another commit still has records to put at offsets of their own, or to take away.
+
+    Raises
+    ------
+    LogDirError
+        It names the commit, and what to do.
+    """
+    for note in readable(log_dir):
+        if note.name == name or note.is_published or not (note.preserve_offsets or note.is_undoing):
+            continue
+        for target in note.targets:
+            if target.directory in directories:
+                what = "has records to be taken back" if note.is_undoing else "waits for records that keep their offsets"
+                message = (
+                    f"{target.name} {what}, of {note.name!r}, whose commit stopped half-way; nothing can be written behind them. Each "
+                    f"write to this log dir tries to go on with it and logs what hinders it. To leave things as they are: "
+                    f"offsetlog commits --forget {note.name!r} --unfinished {log_dir}; its job, run again after that, publishes all "
+                    f"its records, also those that are here"
+                )
+                raise LogDirError(message, path=target.directory)
 
 
 def _is_there(commit: Commit, target: CommitTarget) -> bool:

@@ -33,14 +33,14 @@ from offsetlog._commit.notes import (
     locked,
     make_ready,
     note_of,
-    notes,
     now_ms,
     put_ready,
+    readable,
     remove,
     standing,
     write,
 )
-from offsetlog._commit.places import check_log_dirs, metadata_now
+from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
 from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
@@ -80,6 +80,7 @@ def commit(
     keep: bool = True,
     single_replica: bool = False,
     metadata: str | None = None,
+    log_dirs: Sequence[str] = (),
     lock_seconds: float | None = None,
     progress: Progress | None = None,
 ) -> bool:
@@ -104,6 +105,8 @@ def commit(
         Whether partitions of which other brokers have replicas are written all the same.
     metadata
         The log dir with the cluster's metadata, which says whether there are any; one beside a partition is found without it.
+    log_dirs
+        The log dirs of the job, with `log_dir` as the first; those of its partitions where none are given.
     lock_seconds
         How long to wait in all for partitions that somebody else writes; a minute by default.
     progress
@@ -142,7 +145,7 @@ def commit(
             )
             discard(staged)
             return False
-        _check_others(log_dir, name, staged)
+        check_others(log_dir, name, {each.directory for each in staged})
         made = Commit(
             name,
             sequence,
@@ -154,6 +157,7 @@ def commit(
             contents=given,
             single_replica=single_replica,
             metadata=metadata,
+            log_dirs=tuple(log_dirs) if len(log_dirs) > 1 else (),
         )
         is_noted = False
         try:
@@ -183,7 +187,7 @@ def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0
     """
     names = []
     patience = Patience(lock_seconds)
-    for note in _readable(log_dir):
+    for note in readable(log_dir):
         if note.is_published:
             continue
         try:
@@ -324,15 +328,6 @@ def _at_work(log_dir: str, now: Commit) -> LogLockedError:
     return LogLockedError(f"another process {what} the commit of {now.name!r}", path=log_dir)
 
 
-def _readable(log_dir: str) -> Iterator[Commit]:
-    """Yield the notes that can be read. One that cannot concerns its own name alone."""
-    for found in notes(log_dir):
-        if isinstance(found, MetadataFileError):
-            logger.warning("a commit that may have stopped half-way is not looked at: %s", found)
-        else:
-            yield found
-
-
 def _claimed_twin(
     log_dir: str, given: tuple[tuple[str, int, str], ...], as_given: Callable[[Commit], Commit], patience: Patience
 ) -> Commit | None:
@@ -341,7 +336,7 @@ def _claimed_twin(
     Its records count as those of one job that is run again: of several with the same contents, one gets the note.
     """
     while True:
-        twins = (note for note in _readable(log_dir) if note.has_failed and not note.keep and note.contents == given)
+        twins = (note for note in readable(log_dir) if note.has_failed and not note.keep and note.contents == given)
         found = next(twins, None)
         if found is None:
             return None
@@ -364,24 +359,6 @@ def _claimed(log_dir: str, failed: Commit) -> bool:
             # If this commit failed here, its job would be run again and find no note.
             logger.warning("%s: its note may come back after a power failure: %s", failed.name, error)
     return True
-
-
-def _check_others(log_dir: str, name: str, staged: Sequence[Staged]) -> None:
-    """Refuse to write behind where another commit still has records to put at offsets of their own, or to take away."""
-    here = {each.directory for each in staged}
-    for note in _readable(log_dir):
-        if note.name == name or note.is_published or not (note.preserve_offsets or note.is_undoing):
-            continue
-        for target in note.targets:
-            if target.directory in here:
-                what = "has records to be taken back" if note.is_undoing else "waits for records that keep their offsets"
-                message = (
-                    f"{target.name} {what}, of {note.name!r}, whose commit stopped half-way; nothing can be written behind them. Each "
-                    f"write to this log dir tries to go on with it and logs what hinders it. To leave things as they are: "
-                    f"offsetlog commits --forget {note.name!r} --unfinished {log_dir}; its job, run again after that, publishes all "
-                    f"its records, also those that are here"
-                )
-                raise LogDirError(message, path=target.directory)
 
 
 def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> None:

@@ -26,7 +26,7 @@ MARK = ".at"
 
 
 def mark(log_dir: str, note: Commit) -> None:
-    """Mark the other log dirs in which a commit publishes, durable when this returns. They stay marked until :func:`unmark`."""
+    """Mark the other log dirs of a commit's job, durable when this returns. They stay marked until :func:`unmark`."""
     others = _others(log_dir, note)
     if not others:
         return
@@ -71,8 +71,12 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
     LogDirError
         It is among them, but not the first.
     MetadataFileError
-        A mark cannot be read.
+        A mark or a note cannot be read.
     """
+    if note_of(paths[0], name) is None:
+        for path in paths[1:]:
+            if note_of(path, name) is not None:
+                raise _not_first(name, path)
     ids = [id_of_log_dir(path) for path in paths]
     for path in paths:
         at = _mark_of(path, name)
@@ -88,14 +92,30 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
             raise OSError(errno.ENODEV, message, path)
         first = paths[ids.index(holder)]
         if note_of(first, name) is not None:
-            message = f"the note of {name!r} is in this log dir: name it first among the log dirs, as before"
-            raise LogDirError(message, path=first)
+            raise _not_first(name, first)
+
+
+def _not_first(name: str, path: str) -> LogDirError:
+    message = (
+        f"the note of {name!r} is in this log dir: name it first among the log dirs, as before. offsetlog commits --forget {name!r} "
+        f"{path} lets the name be used anew; its job then publishes all of its records, also those that are here already"
+    )
+    return LogDirError(message, path=path)
 
 
 def _others(log_dir: str, note: Commit) -> list[str]:
-    """Return the log dirs of a commit's partitions without the one that has its note."""
-    places = sorted({os.path.dirname(target.directory) for target in note.targets})  # texts are what is kept
-    return [place for place in places if os.path.isdir(place) and not os.path.samefile(place, log_dir)]  # as above
+    """Return the log dirs of a commit's job, and of its partitions, without the one that has its note."""
+    # Of a note that was copied with its log dir, or moved, the places may be those of somebody else.
+    given = note.log_dirs if any(_is_same(place, log_dir) for place in note.log_dirs) else ()
+    places = sorted({*given, *(os.path.dirname(target.directory) for target in note.targets)})  # texts are what is kept
+    return [place for place in places if os.path.isdir(place) and not _is_same(place, log_dir)]  # as above
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)  # as above
+    except OSError:
+        return False
 
 
 def _mark_of(log_dir: str, name: str) -> Path:

@@ -212,6 +212,7 @@ class Writer:
             keep=name is not None,
             single_replica=settings.single_replica,
             metadata=metadata,
+            log_dirs=settings.paths,
         )
         if sequence is not None and name is not None:
             forget_old(log_dir, name, settings.checkpoint)
