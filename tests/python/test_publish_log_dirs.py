@@ -95,3 +95,27 @@ def test_a_note_that_was_copied_leaves_the_marks_of_the_originals(tmp_path: Path
     copy = Path(shutil.copytree(first, tmp_path / "copy"))
     forget_commit(copy, "day-1")
     assert len(marks(second)) == 1
+
+
+def broker_moves(directory: Path, to: Path) -> Path:
+    """A broker copies the records of a partition, and removes the old directory with all else in it."""
+    new = to / directory.name
+    shutil.copytree(directory, new, ignore=shutil.ignore_patterns("offsetlog-*"))
+    shutil.rmtree(directory)
+    return new
+
+
+@pytest.mark.parametrize("where", ["beside the note", "elsewhere"])
+def test_half_way_a_partition_was_moved_to_where_the_commit_has_none(tmp_path: Path, where: str) -> None:
+    places = made(tmp_path, first="here", second="t", third="other")
+    with failing(9, Died()), suppress(Died):
+        again(*places, kind="named")
+    noted = commits(places[0])
+    assert not noted[0].is_published
+    new = broker_moves(places[1] / "t-0", places[0] if where == "beside the note" else places[2])
+    before = {place: found(place) for place in places}
+    with pytest.raises(OSError, match="t-0 was moved here from .* was half-way") as refused:
+        again(*places, kind="named")
+    assert (refused.value.errno, refused.value.filename) == (errno.EXDEV, str(new))
+    assert {place: found(place) for place in places} == before
+    assert commits(places[0]) == noted

@@ -174,8 +174,8 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
 
 
 def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
-    """Return where the partition is now, if it is in another log dir of the commit; a broker moves partitions between its log dirs."""
-    places = {os.path.dirname(each.directory) for each in commit.targets}  # as above
+    """Return where the partition is now, if it is in another log dir of the job; a broker moves partitions between its log dirs."""
+    places = {*commit.log_dirs, *(os.path.dirname(each.directory) for each in commit.targets)}  # as above
     for log_dir in sorted(places | ({commit.metadata} if commit.metadata else set())):
         directory = os.path.join(log_dir, target.name)  # as above
         if os.path.isdir(directory) and (target.topic_id is None or topic_id_of(directory) == target.topic_id):
