@@ -9,10 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from test_publish_failures import EXPECTED, ROWS, Died, failing, found, run
+from test_publish_failures import EXPECTED, MORE, ROWS, Died, copied, failing, found, run, table
+from test_publish_unmounted import Places
 from test_publish_whereabouts import KINDS, Named, again, marks
 
 from offsetlog import LogDir, LogDirError, commits, forget_commit
+from offsetlog.spark.sink import StreamWriter, prepare
+from offsetlog.spark.sink_options import sink_settings_from
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -119,3 +122,109 @@ def test_half_way_a_partition_was_moved_to_where_the_commit_has_none(tmp_path: P
     assert (refused.value.errno, refused.value.filename) == (errno.EXDEV, str(new))
     assert {place: found(place) for place in places} == before
     assert commits(places[0]) == noted
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_a_stream_waits_for_a_log_dir_between_its_micro_batches(tmp_path: Path, how: str) -> None:
+    """Its topic is not made anew at the mount point, where nobody would find the records again."""
+    first, second = made(tmp_path, first="here", second="t")
+    again(first, second, kind="stream")
+    second.rename(tmp_path / "aside")
+    if how == "empty":
+        second.mkdir()
+    for job in ("stream", "nameless"):
+        with pytest.raises(OSError, match="Mount it, or have a link") as refused:
+            run(Named(first, second), job, batch=8)  # type: ignore[arg-type]  # its text is the path
+        assert (refused.value.errno, refused.value.filename) == (errno.ENODEV, str(second))
+        assert "--unfinished" not in str(refused.value)
+        assert not list(tmp_path.glob("[fs]*/t-?"))
+    shutil.rmtree(second, ignore_errors=True)
+    (tmp_path / "aside").rename(second)
+    run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    assert found(second) == sorted(EXPECTED * 2)
+
+
+@pytest.mark.parametrize("how", ["missing", "empty"])
+def test_a_stream_waits_for_the_log_dir_of_its_last_partitions(tmp_path: Path, how: str) -> None:
+    """Without them its topic looks like one of fewer partitions."""
+    first, second = made(tmp_path, first="", second="")
+    with LogDir.open([first, second], "a") as log_dir:
+        log_dir.create_topic("t", 3)
+    (away,) = [place for place in (first, second) if (place / "t-2").is_dir()]
+    (stays,) = {first, second} - {away}
+    for number in (0, 1):
+        if not (stays / f"t-{number}").is_dir():
+            (away / f"t-{number}").rename(stays / f"t-{number}")
+    again(stays, away, kind="stream")
+    away.rename(tmp_path / "aside")
+    if how == "empty":
+        away.mkdir()
+    rows = [(key, value, partition % 2) for key, value, partition in ROWS]
+    with pytest.raises(OSError, match="Mount it, or have a link"):
+        run(Named(stays, away), "stream", batch=8, rows=rows)  # type: ignore[arg-type]  # as above
+    assert len(found(stays)) == 20
+
+
+def test_a_stream_whose_log_dir_is_gone_for_good_goes_on_when_its_note_is_forgotten(tmp_path: Path) -> None:
+    """As the error says."""
+    first, second = made(tmp_path, first="here", second="t")
+    again(first, second, kind="stream")
+    shutil.rmtree(second)
+    with pytest.raises(OSError, match="forget 'query q', with the first log dir"):
+        run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    forget_commit(first, "query q")
+    run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    assert sorted(found(first) + found(second)) == EXPECTED
+
+
+@pytest.mark.parametrize("kind", ["stream", "nameless"])
+def test_a_topic_deleted_in_a_log_dir_that_is_at_hand_may_be_made_anew(tmp_path: Path, kind: str) -> None:
+    first, second = made(tmp_path, first="here", second="t")
+    again(first, second, kind="stream")
+    with LogDir.open(second, "a") as log_dir:
+        log_dir.delete_topic("t")
+    run(Named(first, second), kind, batch=8)  # type: ignore[arg-type]  # as above
+    with LogDir.open([first, second]) as log_dir:
+        assert sum(log_dir.log("t", number).log_end_offset for number in range(3)) == len(ROWS)
+
+
+def test_a_stream_goes_on_where_its_log_dir_has_another_path(tmp_path: Path) -> None:
+    first, second = made(tmp_path, first="here", second="t")
+    again(first, second, kind="stream")
+    moved = second.rename(tmp_path / "moved")
+    run(Named(first, moved), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    assert found(moved) == sorted(EXPECTED * 2)
+
+
+def told_stream(*paths: Path, batch: int, rows: list[tuple[str, str, int]] = ROWS) -> None:
+    """A stream without a `queryId`, whose driver knows by its tasks alone what it is called."""
+    options = {"path": ",".join(map(str, paths)), "topic": "t", **MORE}
+    settings = sink_settings_from(options, is_stream=True)
+    prepare(settings)
+    writer = StreamWriter(settings, ["key", "value", "partition"])
+    messages = [copied(copied(writer).stage_rows([table(rows[task::3])], "query the-id")) for task in range(3)]
+    try:
+        copied(writer).commit(messages, batch)
+    except Exception:
+        copied(writer).abort(messages, batch)
+        raise
+
+
+def test_a_stream_that_its_tasks_name_waits_for_the_log_dir_of_its_last_partitions(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.spread()
+    (away,) = [place for place in (places.first, places.second) if (place / "t-2").is_dir()]
+    (stays,) = {places.first, places.second} - {away}
+    for number in (0, 1):
+        if not (stays / f"t-{number}").is_dir():
+            (away / f"t-{number}").rename(stays / f"t-{number}")
+    told_stream(stays, away, batch=7)
+    away.rename(places.aside)
+    away.mkdir()
+    rows = [(key, value, partition % 2) for key, value, partition in ROWS]
+    with pytest.raises(OSError, match="Mount it, or have a link"):
+        told_stream(stays, away, batch=8, rows=rows)
+    shutil.rmtree(away)
+    places.aside.rename(away)
+    told_stream(stays, away, batch=8)
+    assert places.found() == sorted(EXPECTED * 2)

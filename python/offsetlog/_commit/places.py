@@ -126,7 +126,7 @@ def check_log_dirs(commit: Commit, topic: str | None = None) -> None:
 
 
 def check_topic(log_dir: str, topic: str) -> None:
-    """Refuse to make a topic of which an unfinished commit has a partition in a log dir that is not there.
+    """Refuse to make a topic of which a commit, finished or not, has a partition in a log dir that is not there.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def check_topic(log_dir: str, topic: str) -> None:
         As for :func:`check`.
     """
     for note in notes(log_dir):
-        if isinstance(note, Commit) and not note.is_published:
+        if isinstance(note, Commit):
             check_log_dirs(note, topic)
 
 
@@ -203,10 +203,11 @@ def _check_log_dir(commit: Commit, target: CommitTarget) -> None:
 
 
 def _not_at_hand(commit: Commit, target: CommitTarget, place: str, what: str) -> OSError:
+    has, unfinished = ("has published", "") if commit.is_published else ("has, or is to publish,", " --unfinished")
     message = (
-        f"{what}, in which {commit.name!r} has, or is to publish, {counted(target.records, 'record')} of {target.name}. Mount it, "
+        f"{what}, in which {commit.name!r} {has} {counted(target.records, 'record')} of {target.name}. Mount it, "
         "or have a link at its path lead to where it is now, and run the job again. Only if it is gone for good: "
-        f"offsetlog commits --forget {commit.name!r} --unfinished, with the first log dir of the job, lets the commit go; what it has "
+        f"offsetlog commits --forget {commit.name!r}{unfinished}, with the first log dir of the job, lets the commit go; what it has "
         "published in other log dirs stays, and the job, run again after that, publishes it a second time"
     )
     return OSError(errno.ENODEV, message, place)

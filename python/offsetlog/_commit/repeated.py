@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from offsetlog._commit.notes import Commit
-from offsetlog._commit.places import check
+from offsetlog._commit.places import check, check_log_dirs
+from offsetlog._commit.staging import partition_directory
 from offsetlog._commit.telling import counts, summary, told_contents, when
 from offsetlog._log import Log
 from offsetlog.errors import ConfigError, LogDirError
 
-__all__ = ["check_repeated", "was_done"]
+__all__ = ["check_repeated", "check_there", "was_done"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -26,6 +28,21 @@ def was_done(before: Commit, sequence: int | None, given: tuple[tuple[str, int, 
     )
     logger.warning("%s: %s; what was staged again is dropped: %s", before.name, what, summary(before))
     return True
+
+
+def check_there(before: Commit, paths: Sequence[str]) -> None:
+    """Refuse to go on with a stream while partitions that it has published in are not at hand.
+
+    Its topic would look like one that is gone, or of fewer partitions.
+
+    Raises
+    ------
+    OSError
+        The log dir of one is not there.
+    """
+    for target in before.targets:
+        if partition_directory(paths, target.topic, target.partition) is None:
+            check_log_dirs(before._replace(targets=(target,)))
 
 
 def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | None = None) -> None:

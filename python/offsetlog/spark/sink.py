@@ -24,7 +24,7 @@ from offsetlog import LogConfig, LogDir, WritableLogDir, arrow_digest, partition
 from offsetlog._commit.notes import needed_jobs, note_of, sweep_ready
 from offsetlog._commit.places import check_log_dirs, check_topic, metadata_among, topic_id_of
 from offsetlog._commit.publishing import commit, finish
-from offsetlog._commit.repeated import check_repeated
+from offsetlog._commit.repeated import check_repeated, check_there
 from offsetlog._commit.staging import (
     STAGING,
     Stage,
@@ -88,7 +88,7 @@ def prepare(settings: SinkSettings) -> None:
     ConfigError
         A topic that is there has another id than the one that is asked for.
     OSError
-        A log dir in which a commit of this name was to publish is not there: perhaps its disk is not mounted.
+        A log dir in which a commit of this name has published, or was to, is not there: perhaps its disk is not mounted.
     """
     if settings.name:
         check_note_is_first(settings.paths, settings.name)
@@ -96,7 +96,9 @@ def prepare(settings: SinkSettings) -> None:
     if before is not None and before.is_published and before.sequence is None:
         # Before a topic that is gone is recreated.
         check_repeated(before)
-    elif before is not None and not before.is_published:
+    elif before is not None and before.is_published:
+        check_there(before, settings.paths)
+    elif before is not None:
         check_log_dirs(before)
     with LogDir.open(settings.paths, "a") as log_dir:
         topics = log_dir.topics()
@@ -198,6 +200,9 @@ class Writer:
         name = settings.name or _name_of(told)
         if name is not None:
             check_note_is_first(settings.paths, name)
+            before = note_of(log_dir, name) if sequence is not None else None
+            if before is not None and before.is_published:
+                check_there(before, settings.paths)
         metadata = metadata_among(settings.paths)
         finish(log_dir, metadata=metadata)
         if sequence is not None and name is not None:
