@@ -13,7 +13,8 @@ from test_publish_failures import EXPECTED, MORE, ROWS, Died, copied, failing, f
 from test_publish_unmounted import Places
 from test_publish_whereabouts import KINDS, Named, again, marks
 
-from offsetlog import LogDir, LogDirError, commits, forget_commit
+from offsetlog import Log, LogDir, LogDirError, commits, forget_commit
+from offsetlog.errors import ConfigError
 from offsetlog.spark.sink import StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
 
@@ -228,3 +229,60 @@ def test_a_stream_that_its_tasks_name_waits_for_the_log_dir_of_its_last_partitio
     places.aside.rename(away)
     told_stream(stays, away, batch=8)
     assert places.found() == sorted(EXPECTED * 2)
+
+
+@pytest.mark.parametrize("where", ["beside the note", "beside another partition", "elsewhere"])
+def test_published_and_then_moved_by_a_broker(tmp_path: Path, where: str) -> None:
+    """The job that comes again is the same one."""
+    first, second, third = made(tmp_path, first="here", second="t", third="other")
+    if where == "beside another partition":
+        (second / "t-1").rename(third / "t-1")
+    again(first, second, third, kind="named")
+    new = broker_moves(second / "t-0", first if where == "beside the note" else third)
+    for _ in range(2):
+        again(first, second, third, kind="named")
+    assert sum(len(found_in(place)) for place in (first, second, third)) == len(ROWS)
+    with Log.open(new, "a") as log:
+        log.truncate_to(0)
+    with pytest.raises(ConfigError, match="t-0 ends at 0 now"):
+        again(first, second, third, kind="named")
+
+
+def found_in(place: Path) -> list[str]:
+    return [str(offset) for path in place.glob("t-?") for offset in range(Log.open(path).log_end_offset)]
+
+
+def test_published_and_moved_to_a_log_dir_that_the_job_does_not_name(tmp_path: Path) -> None:
+    """A new topic of its name would be a second one."""
+    first, second, third = made(tmp_path, first="here", second="t", third="other")
+    again(first, second, third, kind="stream")
+    for number in range(3):
+        broker_moves(second / f"t-{number}", third)
+    with pytest.raises(OSError, match="was moved here from .* Name this log dir among those of the job") as refused:
+        run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    assert refused.value.filename == str(third / "t-0")
+    assert "half-way" not in str(refused.value)
+    run(Named(first, second, third), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    assert found(third) == sorted(EXPECTED * 2)
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+@KINDS
+def test_a_partition_that_is_a_mount_point_of_its_own(tmp_path: Path, kind: str, is_published: bool) -> None:
+    first, second = made(tmp_path, first="here", second="t")
+    if is_published:
+        again(first, second, kind=kind)
+    else:
+        with failing(9, Died()), suppress(Died):
+            again(first, second, kind=kind)
+    (second / "t-1").rename(tmp_path / "aside")
+    (second / "t-1").mkdir()
+    (second / "t-1" / "lost+found").mkdir()
+    with pytest.raises(OSError, match="this folder has no log") as refused:
+        run(Named(first, second), kind, batch=8)  # type: ignore[arg-type]  # as above
+    assert (refused.value.errno, refused.value.filename) == (errno.ENODEV, str(second / "t-1"))
+    assert [path.name for path in (second / "t-1").iterdir()] == ["lost+found"]
+    shutil.rmtree(second / "t-1")
+    (tmp_path / "aside").rename(second / "t-1")
+    again(first, second, kind=kind)
+    assert found(second) == EXPECTED

@@ -22,9 +22,11 @@ __all__ = [
     "check_log_dirs",
     "check_others",
     "check_topic",
+    "is_hollow",
     "metadata_among",
     "metadata_for",
     "metadata_now",
+    "place_of",
     "topic_id_of",
 ]
 
@@ -111,6 +113,20 @@ def check(commit: Commit, target: CommitTarget) -> None:
         raise LogDirError(message, path=target.directory)
 
 
+def place_of(commit: Commit, target: CommitTarget) -> str:
+    """Return where a partition is in which a commit has published: a broker may have moved it to another log dir of the job.
+
+    Raises
+    ------
+    LogDirError, OSError
+        As for :func:`check`.
+    """
+    if target.topic_id is not None and not _is_there(commit, target) and (moved := _moved_to(commit, target)) is not None:
+        return moved
+    check(commit, target)
+    return target.directory
+
+
 def check_log_dirs(commit: Commit, topic: str | None = None) -> None:
     """Refuse to continue a commit, or to recreate its topics, while a log dir in which it was to publish is missing.
 
@@ -170,7 +186,17 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
             raise _not_at_hand(commit, target, target.directory, "this link leads nowhere") from None
         _check_log_dir(commit, target)
         return False
+    if target.topic_id is not None and is_hollow(target.directory):
+        raise _not_at_hand(commit, target, target.directory, "this folder has no log")
     return True
+
+
+def is_hollow(directory: str) -> bool:
+    """Return whether a folder has nothing of a partition: the mount point of one whose disk is not mounted."""
+    try:
+        return not any(name == "partition.metadata" or name.endswith(".log") for name in os.listdir(directory))  # as above
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
@@ -184,6 +210,14 @@ def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
 
 
 def _moved(commit: Commit, target: CommitTarget, directory: str) -> OSError:
+    if commit.is_published:
+        message = (
+            f"{target.name}, in which {commit.name!r} has published {counted(target.records, 'record')}, was moved here from "
+            f"{os.path.dirname(target.directory)}. Name this log dir among those of the job, or move the directory back. Else "  # as above
+            f"offsetlog commits --forget {commit.name!r}, with the first log dir of the job, lets the name be used anew; the job, run "
+            "again after that, publishes all of its records, also those that are here"
+        )
+        return OSError(errno.EXDEV, message, directory)
     message = (
         f"{target.name} was moved here from {os.path.dirname(target.directory)} while the commit of {commit.name!r} was half-way: "
         f"what of its {counted(target.records, 'record')} was published came along, what was staged may be gone. Move the directory "

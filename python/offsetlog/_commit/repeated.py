@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from offsetlog._commit.notes import Commit
-from offsetlog._commit.places import check, check_log_dirs
+from offsetlog._commit.places import check_log_dirs, is_hollow, place_of
 from offsetlog._commit.staging import partition_directory
 from offsetlog._commit.telling import counts, summary, told_contents, when
 from offsetlog._log import Log
@@ -41,7 +41,8 @@ def check_there(before: Commit, paths: Sequence[str]) -> None:
         The log dir of one is not there.
     """
     for target in before.targets:
-        if partition_directory(paths, target.topic, target.partition) is None:
+        there = partition_directory(paths, target.topic, target.partition)
+        if there is None or is_hollow(there):
             check_log_dirs(before._replace(targets=(target,)))
 
 
@@ -63,11 +64,11 @@ def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | Non
     reason = None
     for target in before.targets:
         try:
-            check(before, target)
+            place = place_of(before, target)
         except LogDirError as error:
             reason = f"but {error.args[0].splitlines()[0]}" if error.args else "but its topic is gone"
             break
-        with Log.open(target.directory) as log:
+        with Log.open(place) as log:
             if target.end > log.log_end_offset:
                 reason = f"but {target.name} ends at {log.log_end_offset} now, below {target.end}, where it ended then"
                 break
