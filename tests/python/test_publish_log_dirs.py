@@ -14,6 +14,7 @@ from test_publish_unmounted import Places
 from test_publish_whereabouts import KINDS, Named, again, marks
 
 from offsetlog import Log, LogDir, LogDirError, commits, forget_commit
+from offsetlog._commit.staging import STAGING
 from offsetlog.errors import ConfigError
 from offsetlog.spark.sink import StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
@@ -286,3 +287,38 @@ def test_a_partition_that_is_a_mount_point_of_its_own(tmp_path: Path, kind: str,
     (tmp_path / "aside").rename(second / "t-1")
     again(first, second, kind=kind)
     assert found(second) == EXPECTED
+
+
+def needed(place: Path) -> list[Path]:
+    """The staged logs that the notes of a log dir still need, as far as they are there."""
+    paths = [Path(target.directory, path) for note in commits(place) for target in note.targets for path in target.staged]
+    return [path for path in paths if path.is_dir()]
+
+
+@pytest.mark.parametrize("how", ["another order", "empty"])
+def test_a_stream_that_is_refused_leaves_what_its_commit_still_needs(tmp_path: Path, how: str) -> None:
+    """Spark aborts the micro-batch, which removes what it staged itself, and nothing else."""
+    first, second = made(tmp_path, first="here", second="t")
+    with failing(7, Died()), suppress(Died):
+        told_stream(first, second, batch=7)
+    before = needed(first)
+    assert before
+    staged = {path for path in second.rglob("*") if STAGING in str(path)}
+    if how == "another order":
+        with pytest.raises(LogDirError, match="name it first"):
+            told_stream(second, first, batch=7)
+    else:
+        first.rename(tmp_path / "aside")
+        first.mkdir()
+        with pytest.raises(OSError, match="Mount it, or name it first"):
+            told_stream(first, second, batch=7)
+        shutil.rmtree(first)
+        (tmp_path / "aside").rename(first)
+    assert needed(first) == before
+    assert {path for path in second.rglob("*") if STAGING in str(path)} == staged
+    # With them the commit goes on also behind another program.
+    for number in range(3):
+        with Log.open(second / f"t-{number}", "a") as log:
+            log.append_arrow(table([("x", "other", 0)]).select(["key", "value"]))
+    told_stream(first, second, batch=7)
+    assert sorted(value for value in found(second) if value != "other") == EXPECTED

@@ -39,7 +39,7 @@ from offsetlog._commit.staging import (
 )
 from offsetlog._commit.whereabouts import check_note_is_first
 from offsetlog._text import counted
-from offsetlog.errors import ConfigError, LogDirError, RecordRejectedError
+from offsetlog.errors import ConfigError, LogDirError, OffsetLogError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
 from offsetlog.spark.stream_identity import forget_old, inherit, query_id
@@ -166,7 +166,7 @@ class Writer:
 
     def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], name: str | None = None) -> TaskMessage:
         """Stage the rows of one task, of the stream that is called so where no option names it."""
-        stage = Stage(f"{job_prefix(name)}{self._job}" if name else self._job, uuid.uuid4().hex)
+        stage = Stage(f"{job_prefix(name)}{self._job}" if name is not None else self._job, uuid.uuid4().hex)
         router = _Router(self._settings)
         try:
             for batch in batches:
@@ -230,6 +230,12 @@ class Writer:
     def _discard(self, name: str | None = None) -> None:
         """Remove what jobs of this name have staged: this one's, and those of drivers that died. Logs that a note names stay."""
         prefix = job_prefix(name) if name else self._job
+        try:
+            if name:
+                check_note_is_first(self._settings.paths, name)
+        except (OSError, OffsetLogError):
+            # The note of the name, which says what of the others is needed, may not be at hand.
+            prefix = self._job if self._settings.name else f"{prefix}{self._job}"
         needed = needed_jobs(self._settings.paths[0])
         for directory, job, _ in jobs(_directories(self._settings)):
             if job.startswith(prefix) and needed is not None and job not in needed:
