@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from test_publish_unmounted import Places
 from test_publish_whereabouts import KINDS, Named, again, marks
 
 from offsetlog import Log, LogDir, LogDirError, commits, forget_commit
+from offsetlog._commit import publishing
 from offsetlog._commit.staging import STAGING
 from offsetlog.errors import ConfigError
 from offsetlog.spark.sink import StreamWriter, prepare
@@ -322,3 +325,65 @@ def test_a_stream_that_is_refused_leaves_what_its_commit_still_needs(tmp_path: P
             log.append_arrow(table([("x", "other", 0)]).select(["key", "value"]))
     told_stream(first, second, batch=7)
     assert sorted(value for value in found(second) if value != "other") == EXPECTED
+
+
+def grow_old(place: Path) -> None:
+    """Let what is staged be older than any task."""
+    old = time.time() - 8 * 86400
+    for path in place.rglob("*"):
+        if STAGING in str(path):
+            os.utime(path, (old, old))
+
+
+@pytest.mark.parametrize("kind", ["named", "nameless"])
+def test_what_a_commit_waits_for_is_not_swept_by_jobs_that_do_not_see_its_note(tmp_path: Path, kind: str) -> None:
+    """Neither where the log dir of the note is not among theirs, nor where it is not the first."""
+    died = 0
+    for at in range(1, 60):
+        first, second = made(tmp_path / str(at), first="here", second="t")
+        with failing(at, Died()) as seen, suppress(Died):
+            again(first, second, kind=kind)
+        if seen() < at:
+            break
+        before = needed(first)
+        if not before:
+            continue
+        died += 1
+        assert marks(second), at
+        grow_old(second)
+        run(second, "nameless", topic="other", rows=ROWS[:3])
+        assert needed(first) == before, at
+        grow_old(second)
+        run(Named(second, first), "nameless", topic="other", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
+        assert needed(first) == before, at
+        # The next write with that log dir first finishes it.
+        run(Named(first, second), "nameless", topic="here", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
+        assert found(second) == EXPECTED, at
+        assert bool(marks(second)) == (kind == "named")
+    else:
+        pytest.fail("a commit without an end")
+    assert died >= 3
+
+
+def test_what_nobody_waits_for_is_swept(tmp_path: Path) -> None:
+    """By a job that sees all notes; and marks of commits that never were."""
+    first, second = made(tmp_path, first="here", second="t")
+    for kind in ("named", "nameless"):
+        with suppress(Died), pytest.MonkeyPatch.context() as patched:
+            patched.setattr(publishing, "write", no_note)
+            again(first, second, kind=kind)
+        assert len(marks(second)) == 1
+    grow_old(second)
+    aside = Path(f"{marks(second)[0]}.0.tmp")
+    aside.touch()
+    run(Named(first, second), "nameless", topic="here", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
+    assert not marks(second)
+    assert not list(second.glob(f"*/{STAGING}"))
+    assert aside.exists()
+    os.utime(aside, (0, 0))
+    run(Named(first, second), "nameless", topic="here", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
+    assert not aside.exists()
+
+
+def no_note(*_: object) -> None:
+    raise Died

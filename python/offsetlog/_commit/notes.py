@@ -15,7 +15,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,10 +158,10 @@ def readable(log_dir: str) -> Iterator[Commit]:
             yield found
 
 
-def needed_jobs(log_dir: str) -> set[str] | None:
-    """Return the jobs whose staged logs an unfinished commit is still to publish; ``None`` where a note cannot be read."""
+def needed_jobs(log_dirs: Iterable[str]) -> set[str] | None:
+    """Return the jobs whose staged logs unfinished commits are still to publish; ``None`` where a note cannot be read."""
     waiting = []
-    for found in notes(log_dir):
+    for found in (note for log_dir in log_dirs for note in notes(log_dir)):
         if isinstance(found, MetadataFileError):
             logger.warning("nothing staged is removed: %s", found)
             return None

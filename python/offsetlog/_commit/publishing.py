@@ -161,8 +161,7 @@ def commit(
         )
         is_noted = False
         try:
-            if keep:
-                mark(log_dir, made)
+            holder = mark(log_dir, made)
             with locked(log_dir):
                 if note_of(log_dir, name) != before:
                     # Another driver has gone on under the name since: its note must stay, and may say that all is published.
@@ -170,6 +169,9 @@ def commit(
                 if not keep:
                     # Once something is published, the disk may be too full to write that it failed.
                     make_ready(log_dir, made._replace(has_failed=True))
+                if holder is not None:
+                    # Who forgot the name meanwhile may have removed them.
+                    mark(log_dir, made, holder)
                 write(log_dir, made)
             is_noted = True
             _publish(log_dir, made, patience, progress)
@@ -358,6 +360,7 @@ def _claimed(log_dir: str, failed: Commit) -> bool:
                 raise
             # If this commit failed here, its job would be run again and find no note.
             logger.warning("%s: its note may come back after a power failure: %s", failed.name, error)
+        unmark(log_dir, failed)
     return True
 
 
@@ -464,6 +467,7 @@ def _done(log_dir: str, note: Commit, ends: Sequence[int]) -> bool:
                 # All is published: the next commit finds that, and tries again.
                 logger.warning("%s is published, but its note may stay: %s", note.name, error)
                 return True
+            unmark(log_dir, note)
     _discard(note)
     return True
 

@@ -10,32 +10,41 @@ import errno
 import logging
 import os
 import re
+import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from offsetlog._commit.notes import Commit, id_of_log_dir, make_id_of_log_dir, note_name, note_of, sync
+from offsetlog._commit.notes import PREFIX, Commit, id_of_log_dir, locked, make_id_of_log_dir, note_name, note_of, sync
 from offsetlog.errors import LogDirError, MetadataFileError
 
-__all__ = ["check_note_is_first", "mark", "unmark"]
+__all__ = ["check_note_is_first", "has_marks_of_others", "mark", "sweep_marks", "unmark"]
 
 logger = logging.getLogger("offsetlog")
 
 # Ends the name of a mark; before it stands the name of the note.
 MARK = ".at"
+# How long a mark may be written beside its place.
+ASIDE_SECONDS = 3600
 
 
-def mark(log_dir: str, note: Commit) -> None:
-    """Mark the other log dirs of a commit's job, durable when this returns. They stay marked until :func:`unmark`."""
+def mark(log_dir: str, note: Commit, holder: str | None = None) -> str | None:
+    """Mark the other log dirs of a commit's job, durable when this returns. They stay marked until :func:`unmark`.
+
+    Returns the id that the marks have, ``None`` where there are no others. Who holds the lock of the notes gives it as `holder`: to make
+    one takes that lock.
+    """
     others = _others(log_dir, note)
     if not others:
-        return
-    holder = make_id_of_log_dir(log_dir)
+        return None
+    holder = holder or make_id_of_log_dir(log_dir)
     for other in others:
         path = _mark_of(other, note.name)
         if _holder(path) == holder:
             continue
-        aside = path.with_suffix(".tmp")
+        # Several drivers may mark one log dir.
+        aside = Path(f"{path}.{uuid.uuid4().hex}.tmp")
         try:
             with aside.open("wb") as file:
                 file.write(f"{holder}\n".encode())
@@ -47,6 +56,7 @@ def mark(log_dir: str, note: Commit) -> None:
                 aside.unlink(missing_ok=True)
             raise
         sync(other)
+    return holder
 
 
 def unmark(log_dir: str, note: Commit) -> None:
@@ -93,6 +103,42 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
         first = paths[ids.index(holder)]
         if note_of(first, name) is not None:
             raise _not_first(name, first)
+
+
+def has_marks_of_others(log_dir: str, paths: Sequence[str]) -> bool:
+    """Return whether a log dir has a mark, or one that cannot be read, whose note is in a log dir that is not among these."""
+    ids = {id_of_log_dir(path) for path in paths if not _is_same(path, log_dir)}
+    try:
+        return any(_holder(path) not in ids for path in Path(log_dir).glob(f"{PREFIX}*{MARK}"))
+    except (OSError, MetadataFileError) as error:
+        logger.warning("nothing staged in %s is removed: %s", log_dir, error)
+        return True
+
+
+def sweep_marks(paths: Sequence[str]) -> None:
+    """Remove marks whose log dir is at hand and has no note of them, and what was left beside marks."""
+    for path in paths:
+        for aside in Path(path).glob(f"{PREFIX}*{MARK}.*.tmp"):
+            with suppress(OSError):
+                if time.time() - aside.stat().st_mtime > ASIDE_SECONDS:
+                    aside.unlink()
+        for found in Path(path).glob(f"{PREFIX}*{MARK}"):
+            try:
+                _sweep_mark(found, [each for each in paths if not _is_same(each, path)])
+            except (OSError, MetadataFileError) as error:
+                logger.warning("%s is not looked at: %s", found, error)
+
+
+def _sweep_mark(path: Path, others: Sequence[str]) -> None:
+    holder = _holder(path)
+    of_it = [other for other in others if holder is not None and id_of_log_dir(other) == holder]
+    # One that has a copy beside it may be either of them.
+    if len(of_it) != 1 or Path(of_it[0], path.with_suffix(".json").name).exists():
+        return
+    with locked(of_it[0]):
+        # Its note may have been written meanwhile.
+        if not Path(of_it[0], path.with_suffix(".json").name).exists() and _holder(path) == holder:
+            path.unlink(missing_ok=True)
 
 
 def _not_first(name: str, path: str) -> LogDirError:

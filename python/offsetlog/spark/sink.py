@@ -37,7 +37,7 @@ from offsetlog._commit.staging import (
     partition_directory,
     sweep,
 )
-from offsetlog._commit.whereabouts import check_note_is_first
+from offsetlog._commit.whereabouts import check_note_is_first, has_marks_of_others, sweep_marks
 from offsetlog._text import counted
 from offsetlog.errors import ConfigError, LogDirError, OffsetLogError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
@@ -123,10 +123,14 @@ def prepare(settings: SinkSettings) -> None:
     finish(settings.paths[0], metadata=metadata_among(settings.paths))
     sweep(settings.paths[0])
     sweep_ready(settings.paths[0])
-    needed = needed_jobs(settings.paths[0])
-    for directory, job, is_old in jobs(_directories(settings)):
-        if is_old and needed is not None and job not in needed:
-            discard_job([directory], job)
+    sweep_marks(settings.paths)
+    needed = needed_jobs(settings.paths)
+    for path in settings.paths:
+        # Notes that are not at hand may need what lies here.
+        if needed is not None and not has_marks_of_others(path, settings.paths):
+            for directory, job, is_old in jobs(_directories(path)):
+                if is_old and job not in needed:
+                    discard_job([directory], job)
 
 
 def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
@@ -152,8 +156,8 @@ def _is_whole(numbers: Sequence[int]) -> bool:
     return bool(numbers) and list(numbers) == list(range(len(numbers)))
 
 
-def _directories(settings: SinkSettings) -> list[str]:
-    return [str(entry.parent) for path in settings.paths for entry in Path(path).glob(f"*/{STAGING}")]
+def _directories(*paths: str) -> list[str]:
+    return [str(entry.parent) for path in paths for entry in Path(path).glob(f"*/{STAGING}")]
 
 
 class Writer:
@@ -236,8 +240,8 @@ class Writer:
         except (OSError, OffsetLogError):
             # The note of the name, which says what of the others is needed, may not be at hand.
             prefix = self._job if self._settings.name else f"{prefix}{self._job}"
-        needed = needed_jobs(self._settings.paths[0])
-        for directory, job, _ in jobs(_directories(self._settings)):
+        needed = needed_jobs(self._settings.paths)
+        for directory, job, _ in jobs(_directories(*self._settings.paths)):
             if job.startswith(prefix) and needed is not None and job not in needed:
                 discard_job([directory], job)
 

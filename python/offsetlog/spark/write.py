@@ -15,7 +15,7 @@ from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
 from offsetlog._commit.moving import Patience
-from offsetlog._commit.notes import note_of, remove
+from offsetlog._commit.notes import locked, note_of, remove
 from offsetlog._commit.publishing import undo
 from offsetlog._commit.whereabouts import check_note_is_first, unmark
 from offsetlog._text import counted
@@ -210,10 +210,13 @@ def _published_even_so(log_dir: str, name: str, transaction: str, error: Excepti
 def _forget_published(log_dir: str, name: str) -> None:
     """Remove the note of a write that nobody repeats; one that died half-way stays, for the next write to finish it."""
     try:
-        journal = note_of(log_dir, name)
-        if journal is not None and journal.is_published:
-            remove(log_dir, name)
-            unmark(log_dir, journal)
+        if note_of(log_dir, name) is None:
+            return
+        with locked(log_dir):
+            journal = note_of(log_dir, name)
+            if journal is not None and journal.is_published:
+                remove(log_dir, name)
+                unmark(log_dir, journal)
     except (OSError, OffsetLogError) as error:
         logger.warning("%s: its note may stay: %s", name, error)
 
