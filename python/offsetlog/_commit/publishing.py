@@ -44,7 +44,7 @@ from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
 from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
-from offsetlog._commit.whereabouts import mark, unmark
+from offsetlog._commit.whereabouts import gives_way, mark, unmark
 from offsetlog.errors import (
     ClusterError,
     LogDirError,
@@ -137,6 +137,8 @@ def commit(
         if before is not None and not before.is_published:
             before = _settle(log_dir, as_given(before), patience, progress)
         if before is not None and was_done(before, sequence, given):
+            # Notes of earlier versions have none.
+            mark(log_dir, before._replace(log_dirs=tuple(log_dirs)))
             discard(staged)
             return False
         if not keep and given is not None and (failed := _claimed_twin(log_dir, given, as_given, patience)) is not None:
@@ -174,10 +176,15 @@ def commit(
                     mark(log_dir, made, holder)
                 write(log_dir, made)
             is_noted = True
-            _publish(log_dir, made, patience, progress)
+            way = gives_way(log_dir, made) if keep and before is None else None
+            if way is None:
+                _publish(log_dir, made, patience, progress)
         except Exception as error:
             if not _told(log_dir, made, error, is_noted=is_noted):
                 raise
+            way = None
+        if way is not None:
+            raise way
         return True
 
 

@@ -10,16 +10,18 @@ import errno
 import logging
 import os
 import re
+import stat
 import time
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from offsetlog._commit.notes import PREFIX, Commit, id_of_log_dir, locked, make_id_of_log_dir, note_name, note_of, sync
-from offsetlog.errors import LogDirError, MetadataFileError
+from offsetlog._commit.notes import PREFIX, Commit, id_of_log_dir, is_same_work, locked, make_id_of_log_dir, note_name, note_of, remove, sync
+from offsetlog._text import counted
+from offsetlog.errors import LogDirError, LogLockedError, MetadataFileError
 
-__all__ = ["check_note_is_first", "has_marks_of_others", "mark", "sweep_marks", "unmark"]
+__all__ = ["check_note_is_first", "gives_way", "has_marks_of_others", "mark", "sweep_marks", "unmark"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -71,6 +73,29 @@ def unmark(log_dir: str, note: Commit) -> None:
             logger.warning("%s: %s stays: %s", note.name, path, error)
 
 
+def gives_way(log_dir: str, note: Commit) -> LogLockedError | None:
+    """Remove a new note, of which nothing is published, where another driver has begun under its name with another log dir as the first.
+
+    Returns the error that says so. Both drivers may have looked before either wrote its note; of two that look again, one sees the other.
+    """
+    rival = next((other for other in _others(log_dir, note) if note_of(other, note.name) is not None), None)
+    with locked(log_dir):
+        if not is_same_work(note, note_of(log_dir, note.name)):
+            # The one that has gone on with it is told by the note.
+            return None
+        if rival is None:
+            # It is of a note that was elsewhere once.
+            _mark_of(log_dir, note.name).unlink(missing_ok=True)
+            return None
+        remove(log_dir, note.name)
+        unmark(log_dir, note)
+    message = (
+        f"another driver is at work on {note.name!r}, with its note in this log dir, and nothing is published now: run the job again "
+        "with this log dir as the first"
+    )
+    return LogLockedError(message, path=rival)
+
+
 def check_note_is_first(paths: Sequence[str], name: str) -> None:
     """Refuse to use a name whose note is not in the first of the log dirs, where it is looked for.
 
@@ -91,18 +116,20 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
     for path in paths:
         at = _mark_of(path, name)
         holder = _holder(at)
-        if holder is None or holder == ids[0]:
+        if holder is None or (holder == ids[0] and (not _is_same(path, paths[0]) or note_of(path, name) is not None)):
             continue
-        if holder not in ids:
+        # A log dir with the same id as the one that has the mark is a copy of it, or the other way round.
+        having = [each for each, its_id in zip(paths, ids, strict=True) if its_id == holder and not _is_same(each, path)]
+        if not having:
             message = (
                 f"{name!r} has published in this log dir, and its note is in another one, which is not at hand: the log dir with the "
                 f"id {holder} (offsetlog-log-dir.id). Mount it, or name it first among the log dirs. If it is gone for good, remove "
                 f"{at.name} here; the job then publishes all of its records, also those that are here already"
             )
             raise OSError(errno.ENODEV, message, path)
-        first = paths[ids.index(holder)]
-        if note_of(first, name) is not None:
-            raise _not_first(name, first)
+        for first in having:
+            if note_of(first, name) is not None:
+                raise _not_first(name, first)
 
 
 def has_marks_of_others(log_dir: str, paths: Sequence[str]) -> bool:
@@ -171,11 +198,32 @@ def _mark_of(log_dir: str, name: str) -> Path:
 def _holder(path: Path) -> str | None:
     """Return the id of the log dir that has the note; ``None`` without a mark."""
     try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        # A pipe is not waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise _unreadable(path, "a link that leads nowhere") from error
         return None
-    found = re.fullmatch(rb"([0-9a-f]{32})\n", text)
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENXIO}:
+            raise
+        raise _unreadable(path, f"no file ({error.strerror})") from error
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _unreadable(path, "no file")
+        found = re.fullmatch(rb"([0-9a-f]{32})\n", os.read(descriptor, 64))
+    finally:
+        os.close(descriptor)
     if found is None:
-        message = f"{len(text)} bytes found, the id of the log dir that has a note expected"
-        raise MetadataFileError(message, path=str(path))
+        raise _unreadable(path, counted(status.st_size, "byte"))
     return found[1].decode()
+
+
+def _unreadable(path: Path, what: str) -> MetadataFileError:
+    message = (
+        f"{what} found, the id of the log dir that has a note expected: a job has published in this log dir, and has its note in another "
+        "one. Remove it only if that log dir is at hand and named first: the job finds its note there, and makes the mark anew. Without "
+        "the note the job publishes all of its records, also those that are here already"
+    )
+    return MetadataFileError(message, path=str(path))
