@@ -6,22 +6,20 @@ import errno
 import json
 import os
 import shutil
-import stat
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_publish_failures import EXPECTED, MORE, ROWS, Died, copied, failing, found, run, table
 from test_publish_unmounted import Places
 from test_publish_whereabouts import KINDS, Named, again, marks
 
-from offsetlog import Log, LogDir, LogDirError, commits, forget_commit
-from offsetlog._commit import notes, publishing
+from offsetlog import Log, LogDir, LogDirError, WritableLog, commits, forget_commit
+from offsetlog._commit import moving, publishing
 from offsetlog._commit.staging import STAGING
-from offsetlog._commit.whereabouts import unmark
-from offsetlog.errors import ConfigError, LogLockedError, MetadataFileError, OffsetLogError
+from offsetlog.errors import ConfigError
 from offsetlog.spark.sink import StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
 
@@ -83,7 +81,7 @@ def test_a_note_of_an_earlier_run_with_fewer_log_dirs_is_named_first(tmp_path: P
     first, second = made(tmp_path, first="t", second="other")
     run(first, "named")
     assert "log_dirs" not in next(iter(first.glob("offsetlog-commit-*.json"))).read_text()
-    with pytest.raises(LogDirError, match="forget 'job day-1' .*publishes all of its records, also those"):
+    with pytest.raises(LogDirError, match=r"forget 'job day-1' .*publishes all of its records, also those"):
         again(second, first, kind="named")
     forget_commit(first, "job day-1")
     again(second, first, kind="named")
@@ -125,7 +123,7 @@ def test_half_way_a_partition_was_moved_to_where_the_commit_has_none(tmp_path: P
     assert not noted[0].is_published
     new = broker_moves(places[1] / "t-0", places[0] if where == "beside the note" else places[2])
     before = {place: found(place) for place in places}
-    with pytest.raises(OSError, match="t-0 was moved here from .* was half-way") as refused:
+    with pytest.raises(OSError, match=r"t-0 was moved here from .* was half-way") as refused:
         again(*places, kind="named")
     assert (refused.value.errno, refused.value.filename) == (errno.EXDEV, str(new))
     assert {place: found(place) for place in places} == before
@@ -265,7 +263,7 @@ def test_published_and_moved_to_a_log_dir_that_the_job_does_not_name(tmp_path: P
     again(first, second, third, kind="stream")
     for number in range(3):
         broker_moves(second / f"t-{number}", third)
-    with pytest.raises(OSError, match="was moved here from .* Name this log dir among those of the job") as refused:
+    with pytest.raises(OSError, match=r"was moved here from .* Name this log dir among those of the job") as refused:
         run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
     assert refused.value.filename == str(third / "t-0")
     assert "half-way" not in str(refused.value)
@@ -311,7 +309,8 @@ def test_a_stream_that_is_refused_leaves_what_its_commit_still_needs(tmp_path: P
     assert before
     staged = {path for path in second.rglob("*") if STAGING in str(path)}
     if how == "another order":
-        with pytest.raises(LogDirError, match="name it first"):
+        # Else it would be finished before it is refused.
+        with Log.open(second / "t-2", "a"), pytest.raises(LogDirError, match="name it first"):
             told_stream(second, first, batch=7)
     else:
         first.rename(tmp_path / "aside")
@@ -340,7 +339,7 @@ def grow_old(place: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["named", "nameless"])
 def test_what_a_commit_waits_for_is_not_swept_by_jobs_that_do_not_see_its_note(tmp_path: Path, kind: str) -> None:
-    """Neither where the log dir of the note is not among theirs, nor where it is not the first."""
+    """And the first job that has the log dir of the note among its own finishes it."""
     died = 0
     for at in range(1, 60):
         first, second = made(tmp_path / str(at), first="here", second="t")
@@ -356,11 +355,8 @@ def test_what_a_commit_waits_for_is_not_swept_by_jobs_that_do_not_see_its_note(t
         grow_old(second)
         run(second, "nameless", topic="other", rows=ROWS[:3])
         assert needed(first) == before, at
-        grow_old(second)
-        run(Named(second, first), "nameless", topic="other", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
-        assert needed(first) == before, at
-        # The next write with that log dir first finishes it.
-        run(Named(first, second), "nameless", topic="here", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
+        places = Named(second, first) if at % 2 else Named(first, second)
+        run(places, "nameless", topic="here", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
         assert found(second) == EXPECTED, at
         assert bool(marks(second)) == (kind == "named")
     else:
@@ -392,180 +388,42 @@ def no_note(*_: object) -> None:
     raise Died
 
 
-@pytest.mark.parametrize("how", ["another order", "away", "another id first"])
-def test_a_log_dir_that_is_a_copy_has_the_id_of_the_original(tmp_path: Path, how: str) -> None:
-    """A mark in it is not taken for one of its own notes."""
-    first, second, third = made(tmp_path, first="", second="t", third="")
-    notes.make_id_of_log_dir(str(first))
-    shutil.copy(first / notes.LOG_DIR_ID, second)
-    again(first, second, kind="named")
-    assert len(marks(second)) == 1
-    again(first, second, kind="named")
-    if how != "another order":
-        first.rename(tmp_path / "aside")
-    paths = {"another order": [second, first], "away": [second], "another id first": [third, second]}[how]
-    with pytest.raises((OSError, LogDirError), match="name it first"):
-        again(*paths, kind="named")
-    assert found(second) == EXPECTED
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_mark_of_its_own_goes_when_a_log_dir_gets_the_note(tmp_path: Path) -> None:
-    """It was away when the name was forgotten, and is the first one now."""
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_nameless_job_that_failed_is_known_again_with_another_log_dir_first(tmp_path: Path, is_behind: bool) -> None:
+    """Where the log dir of its note is among those of the job, whichever is named first."""
     first, second = made(tmp_path, first="here", second="t")
-    again(first, second, kind="named")
-    second.rename(tmp_path / "aside")
-    forget_commit(first, "day-1")
-    (tmp_path / "aside").rename(second)
-    assert len(marks(second)) == 1
-    again(second, first, kind="named")
-    assert not marks(second)
-    assert len(marks(first)) == 1
-    for paths in ((second,), (second, first)):
-        again(*paths, kind="named")
-    assert found(second) == sorted(EXPECTED * 2)
+    real, calls = WritableLog.flush, iter(range(1000))
+    move_to = moving.move_to
 
+    def flush(log: WritableLog) -> None:
+        if next(calls) >= 1:
+            full()
+        real(log)
 
-def test_two_drivers_of_one_name_that_begin_with_different_log_dirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At one moment: neither sees the other's note before it has written its own."""
-    first, second = made(tmp_path, first="", second="")
-    with LogDir.open([first, second], "a") as log_dir:
-        log_dir.create_topic("t", 3)
-    both = threading.Barrier(2)
-    real = publishing.targets_of
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        end = move_to(commit, target, **named)
+        with Log.open(target.directory, "a") as log:
+            log.append(b"other")
+        return end
 
-    def targets_of(*arguments: object, **named: object) -> object:
-        result = real(*arguments, **named)  # type: ignore[arg-type]  # as they are
-        with suppress(threading.BrokenBarrierError):
-            both.wait(5)
-        return result
-
-    monkeypatch.setattr(publishing, "LOCK_SECONDS", 20)
-    told: list[Exception] = []
-
-    def job(*paths: Path) -> None:
-        try:
-            again(*paths, kind="named")
-        except (OSError, OffsetLogError) as error:
-            told.append(error)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, "targets_of", targets_of)
-        threads = [threading.Thread(target=job, args=paths) for paths in ((first, second), (second, first))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert told
-    assert all(isinstance(error, LogLockedError) for error in told), told
-    assert all("another driver" in str(error) for error in told)
-    assert len(commits(first)) + len(commits(second)) == 2 - len(told)
-    order = (second, first) if commits(second) else (first, second)
-    again(*order, kind="named")
-    values = []
-    with LogDir.open([first, second]) as log_dir:
-        values = sorted((record.value or b"").decode() for record in log_dir.scan([("t", number) for number in range(3)]))
-    assert values == EXPECTED
-    assert len(marks(order[1])) == 1
-    with pytest.raises((OSError, LogDirError), match="name it first"):
-        again(*reversed(order), kind="named")
-    assert not [*first.glob("*.tmp"), *second.glob("*.tmp")]
-
-
-def test_two_drivers_mark_one_log_dir_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each writes a file of its own beside the mark."""
-    first, second = made(tmp_path, first="", second="t")
-    both = threading.Barrier(2)
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        real(descriptor)
-        if "commit-" in (place := os.readlink(f"/proc/self/fd/{descriptor}")) and str(second) in place:
-            with suppress(threading.BrokenBarrierError):
-                both.wait(2)
-
-    told: list[Exception] = []
-
-    def job() -> None:
-        try:
-            again(first, second, kind="named")
-        except (OSError, OffsetLogError) as error:
-            told.append(error)
-
-    monkeypatch.setattr(publishing, "LOCK_SECONDS", 20)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", fsync)
-        threads = [threading.Thread(target=job) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not told
-    assert found(second) == EXPECTED
-    assert not list(second.glob("*.tmp"))
-
-
-def test_a_name_that_is_forgotten_while_it_runs_anew_keeps_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = made(tmp_path, first="", second="t")
-    again(first, second, kind="named")
-    real = publishing.mark
-    is_first = True
-
-    def mark(*arguments: object) -> object:
-        nonlocal is_first
-        result = real(*arguments)  # type: ignore[arg-type]  # as they are
-        if is_first:
-            is_first = False
-            # What who forgets it does last.
-            unmark(str(first), arguments[1])  # type: ignore[arg-type]  # as above
-        return result
-
-    forget_commit(first, "day-1")
-    with monkeypatch.context() as patched:
-        patched.setattr(publishing, "mark", mark)
-        again(first, second, kind="named")
-    assert not is_first
-    assert len(marks(second)) == 1
-    with pytest.raises(LogDirError, match="name it first"):
-        again(second, first, kind="named")
-
-
-@pytest.mark.parametrize("what", ["folder", "pipe", "loop", "link", "socket"])
-def test_a_mark_that_is_no_file(tmp_path: Path, what: str) -> None:
-    first, second = made(tmp_path, first="", second="t")
-    again(first, second, kind="named")
-    (path,) = marks(second)
-    path.unlink()
-    if what == "folder":
-        path.mkdir()
-    if what == "pipe":
-        os.mkfifo(path)
-    if what == "loop":
-        path.symlink_to(path)
-    if what == "link":
-        path.symlink_to(tmp_path / "nowhere")
-    if what == "socket":
-        os.mknod(path, stat.S_IFSOCK | 0o600)
-    with pytest.raises(MetadataFileError, match="Remove it only if that log dir is at hand and named first") as refused:
-        again(first, second, kind="named")
-    assert refused.value.path == str(path)
-    # Who has another name goes on.
-    run(Named(first, second), "nameless", topic="other", rows=ROWS[:3])  # type: ignore[arg-type]  # as above
-    path.rmdir() if what == "folder" else path.unlink()
-    again(first, second, kind="named")
-    assert found(second) == EXPECTED
-    # The mark is there again.
-    assert len(marks(second)) == 1
-
-
-@KINDS
-def test_a_note_of_an_earlier_version_gets_marks_when_its_job_comes_again(tmp_path: Path, kind: str) -> None:
-    first, second = made(tmp_path, first="", second="t")
-    again(first, second, kind=kind)
-    (path,) = first.glob("offsetlog-commit-*.json")
-    fields = json.loads(path.read_text())
-    del fields["log_dirs"]
-    path.write_text(json.dumps(fields))
-    marks(second)[0].unlink()
-    again(first, second, kind=kind)
-    assert len(marks(second)) == 1
-    assert found(second) == EXPECTED
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WritableLog, "flush", flush)
+        patched.setattr(moving, "_cut", full)
+        if is_behind:
+            patched.setattr(publishing, "move_to", moved)
+        with pytest.raises(OSError, match="No space left"):
+            again(first, second, kind="nameless")
+    (note,) = commits(first)
+    assert note.is_undoing != is_behind
+    assert note.has_failed == is_behind
+    assert found(second)
+    assert marks(second)
+    again(second, first, kind="nameless")
+    assert [value for value in found(second) if value != "other"] == EXPECTED
+    assert not [*commits(first), *commits(second), *marks(first, second)]
+    again(second, first, kind="nameless")
+    assert [value for value in found(second) if value != "other"] == sorted(EXPECTED * 2)

@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from offsetlog._commit.notes import Commit, CommitTarget, id_of_log_dir, notes, readable
 from offsetlog._log import Log
@@ -186,6 +187,7 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
             raise _not_at_hand(commit, target, target.directory, "this link leads nowhere") from None
         _check_log_dir(commit, target)
         return False
+    # The mount point of a disk may be the partition's own directory.
     if target.topic_id is not None and is_hollow(target.directory):
         raise _not_at_hand(commit, target, target.directory, "this folder has no log")
     return True
@@ -194,13 +196,13 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
 def is_hollow(directory: str) -> bool:
     """Return whether a folder has nothing of a partition: the mount point of one whose disk is not mounted."""
     try:
-        return not any(name == "partition.metadata" or name.endswith(".log") for name in os.listdir(directory))  # as above
+        return not any(path.name == "partition.metadata" or path.suffix == ".log" for path in Path(directory).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
-    """Return where the partition is now, if it is in another log dir of the job; a broker moves partitions between its log dirs."""
+    """Return where the partition is now, if it is in another log dir of the job: a broker moves partitions between its own."""
     places = {*commit.log_dirs, *(os.path.dirname(each.directory) for each in commit.targets)}  # as above
     for log_dir in sorted(places | ({commit.metadata} if commit.metadata else set())):
         directory = os.path.join(log_dir, target.name)  # as above
@@ -213,9 +215,9 @@ def _moved(commit: Commit, target: CommitTarget, directory: str) -> OSError:
     if commit.is_published:
         message = (
             f"{target.name}, in which {commit.name!r} has published {counted(target.records, 'record')}, was moved here from "
-            f"{os.path.dirname(target.directory)}. Name this log dir among those of the job, or move the directory back. Else "  # as above
-            f"offsetlog commits --forget {commit.name!r}, with the first log dir of the job, lets the name be used anew; the job, run "
-            "again after that, publishes all of its records, also those that are here"
+            f"{os.path.dirname(target.directory)}. Name this log dir among those of the job, or move the directory back. "
+            f"Else offsetlog commits --forget {commit.name!r}, with the first log dir of the job, lets the name be used anew; the job, "
+            "run again after that, publishes all of its records, also those that are here"
         )
         return OSError(errno.EXDEV, message, directory)
     message = (

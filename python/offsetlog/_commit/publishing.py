@@ -129,8 +129,11 @@ def commit(
     patience = Patience(LOCK_SECONDS if lock_seconds is None else lock_seconds)
     given = None if contents is None else noted_contents(contents)
 
-    def as_given(note: Commit) -> Commit:
-        return _as_given(log_dir, note, metadata, single_replica=single_replica)
+    # The same job may have begun with another one of them as the first.
+    all_log_dirs = [log_dir, *(each for each in log_dirs if each != log_dir)]
+
+    def as_given(note: Commit, place: str = log_dir) -> Commit:
+        return _as_given(place, note, metadata, single_replica=single_replica)
 
     while True:
         before = note_of(log_dir, name)
@@ -141,13 +144,14 @@ def commit(
             mark(log_dir, before._replace(log_dirs=tuple(log_dirs)))
             discard(staged)
             return False
-        if not keep and given is not None and (failed := _claimed_twin(log_dir, given, as_given, patience)) is not None:
+        if not keep and given is not None and (failed := _claimed_twin(all_log_dirs, given, as_given, patience)) is not None:
             logger.warning(
                 "%s was told that it failed, and is published by now; the same records staged again are dropped", failed.name
             )
             discard(staged)
             return False
-        check_others(log_dir, name, {each.directory for each in staged})
+        for place in all_log_dirs:
+            check_others(place, name, {each.directory for each in staged})
         made = Commit(
             name,
             sequence,
@@ -163,18 +167,8 @@ def commit(
         )
         is_noted = False
         try:
-            holder = mark(log_dir, made)
-            with locked(log_dir):
-                if note_of(log_dir, name) != before:
-                    # Another driver has gone on under the name since: its note must stay, and may say that all is published.
-                    continue
-                if not keep:
-                    # Once something is published, the disk may be too full to write that it failed.
-                    make_ready(log_dir, made._replace(has_failed=True))
-                if holder is not None:
-                    # Who forgot the name meanwhile may have removed them.
-                    mark(log_dir, made, holder)
-                write(log_dir, made)
+            if not _begun(log_dir, made, before):
+                continue
             is_noted = True
             way = gives_way(log_dir, made) if keep and before is None else None
             if way is None:
@@ -186,6 +180,23 @@ def commit(
         if way is not None:
             raise way
         return True
+
+
+def _begun(log_dir: str, made: Commit, before: Commit | None) -> bool:
+    """Write the note of a new commit and its marks; return ``False`` where the note of the name is no longer as it was before."""
+    holder = mark(log_dir, made)
+    with locked(log_dir):
+        if note_of(log_dir, made.name) != before:
+            # Another driver has gone on under the name since: its note must stay, and may say that all is published.
+            return False
+        if not made.keep:
+            # Once something is published, the disk may be too full to write that it failed.
+            make_ready(log_dir, made._replace(has_failed=True))
+        if holder is not None:
+            # Who forgot the name meanwhile may have removed them.
+            mark(log_dir, made, holder)
+        write(log_dir, made)
+    return True
 
 
 def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:
@@ -338,19 +349,24 @@ def _at_work(log_dir: str, now: Commit) -> LogLockedError:
 
 
 def _claimed_twin(
-    log_dir: str, given: tuple[tuple[str, int, str], ...], as_given: Callable[[Commit], Commit], patience: Patience
+    log_dirs: Sequence[str], given: tuple[tuple[str, int, str], ...], as_given: Callable[[Commit, str], Commit], patience: Patience
 ) -> Commit | None:
     """Remove and return the note of a nameless job that failed with an error, has the same contents, and is published by now.
 
     Its records count as those of one job that is run again: of several with the same contents, one gets the note.
     """
     while True:
-        twins = (note for note in readable(log_dir) if note.has_failed and not note.keep and note.contents == given)
-        found = next(twins, None)
+        twins = (
+            (log_dir, note)
+            for log_dir in log_dirs
+            for note in readable(log_dir)
+            if note.has_failed and not note.keep and note.contents == given
+        )
+        log_dir, found = next(twins, ("", None))
         if found is None:
             return None
         if not found.is_published:
-            found = _settle(log_dir, as_given(found), patience, None)
+            found = _settle(log_dir, as_given(found, log_dir), patience, None)
         # None: it was taken back, or another job has it; there may be one more.
         if found is not None and _claimed(log_dir, found):
             return found

@@ -17,7 +17,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from offsetlog._commit.notes import PREFIX, Commit, id_of_log_dir, is_same_work, locked, make_id_of_log_dir, note_name, note_of, remove, sync
+from offsetlog._commit.notes import (
+    PREFIX,
+    Commit,
+    id_of_log_dir,
+    is_same_work,
+    locked,
+    make_id_of_log_dir,
+    note_name,
+    note_of,
+    remove,
+    sync,
+)
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, LogLockedError, MetadataFileError
 
@@ -34,8 +45,8 @@ ASIDE_SECONDS = 3600
 def mark(log_dir: str, note: Commit, holder: str | None = None) -> str | None:
     """Mark the other log dirs of a commit's job, durable when this returns. They stay marked until :func:`unmark`.
 
-    Returns the id that the marks have, ``None`` where there are no others. Who holds the lock of the notes gives it as `holder`: to make
-    one takes that lock.
+    Returns the id that the marks have, ``None`` where there are no others. Who holds the lock of the notes gives it as `holder`: that
+    lock is taken to make one.
     """
     others = _others(log_dir, note)
     if not others:
@@ -74,9 +85,9 @@ def unmark(log_dir: str, note: Commit) -> None:
 
 
 def gives_way(log_dir: str, note: Commit) -> LogLockedError | None:
-    """Remove a new note, of which nothing is published, where another driver has begun under its name with another log dir as the first.
+    """Remove a new note, of which nothing is published, where another driver has begun under its name in another log dir.
 
-    Returns the error that says so. Both drivers may have looked before either wrote its note; of two that look again, one sees the other.
+    Returns the error that says so. Both may have looked before either wrote its note; of two that look again, one sees the other.
     """
     rival = next((other for other in _others(log_dir, note) if note_of(other, note.name) is not None), None)
     with locked(log_dir):
@@ -222,8 +233,8 @@ def _holder(path: Path) -> str | None:
 
 def _unreadable(path: Path, what: str) -> MetadataFileError:
     message = (
-        f"{what} found, the id of the log dir that has a note expected: a job has published in this log dir, and has its note in another "
-        "one. Remove it only if that log dir is at hand and named first: the job finds its note there, and makes the mark anew. Without "
-        "the note the job publishes all of its records, also those that are here already"
+        f"{what} found, the id of the log dir that has a note expected: a job has published in this log dir, and has its note in "
+        "another one. Remove it only if that log dir is at hand and named first: the job finds its note there, and makes the mark "
+        "anew. Without the note the job publishes all of its records, also those that are here already"
     )
     return MetadataFileError(message, path=str(path))

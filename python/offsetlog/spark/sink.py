@@ -91,15 +91,7 @@ def prepare(settings: SinkSettings) -> None:
         A log dir in which a commit of this name has published, or was to, is not there: perhaps its disk is not mounted.
     """
     if settings.name:
-        check_note_is_first(settings.paths, settings.name)
-    before = note_of(settings.paths[0], settings.name) if settings.name else None
-    if before is not None and before.is_published and before.sequence is None:
-        # Before a topic that is gone is recreated.
-        check_repeated(before)
-    elif before is not None and before.is_published:
-        check_there(before, settings.paths)
-    elif before is not None:
-        check_log_dirs(before)
+        _check_before(settings.paths, settings.name)
     with LogDir.open(settings.paths, "a") as log_dir:
         topics = log_dir.topics()
         for name, wanted in settings.topic_ids:
@@ -120,14 +112,35 @@ def prepare(settings: SinkSettings) -> None:
             # A topic that another driver made must match the options.
             prepare(settings)
             return
-    finish(settings.paths[0], metadata=metadata_among(settings.paths))
-    sweep(settings.paths[0])
-    sweep_ready(settings.paths[0])
-    sweep_marks(settings.paths)
-    needed = needed_jobs(settings.paths)
-    for path in settings.paths:
+    _tidy(settings.paths)
+
+
+def _check_before(paths: Sequence[str], name: str) -> None:
+    """Refuse a name whose last commit cannot be gone on with here, before a topic that is gone is recreated."""
+    check_note_is_first(paths, name)
+    before = note_of(paths[0], name)
+    if before is None:
+        return
+    if not before.is_published:
+        check_log_dirs(before)
+    elif before.sequence is None:
+        check_repeated(before)
+    else:
+        check_there(before, paths)
+
+
+def _tidy(paths: Sequence[str]) -> None:
+    """Finish what stopped half-way, and remove what jobs left that nobody finishes."""
+    metadata = metadata_among(paths)
+    for path in paths:
+        finish(path, metadata=metadata)
+    sweep(paths[0])
+    sweep_ready(paths[0])
+    sweep_marks(paths)
+    needed = needed_jobs(paths)
+    for path in paths:
         # Notes that are not at hand may need what lies here.
-        if needed is not None and not has_marks_of_others(path, settings.paths):
+        if needed is not None and not has_marks_of_others(path, paths):
             for directory, job, is_old in jobs(_directories(path)):
                 if is_old and job not in needed:
                     discard_job([directory], job)
@@ -204,11 +217,12 @@ class Writer:
         name = settings.name or _name_of(told)
         if name is not None:
             check_note_is_first(settings.paths, name)
-            before = note_of(log_dir, name) if sequence is not None else None
-            if before is not None and before.is_published:
-                check_there(before, settings.paths)
+            noted = note_of(log_dir, name) if sequence is not None else None
+            if noted is not None and noted.is_published:
+                check_there(noted, settings.paths)
         metadata = metadata_among(settings.paths)
-        finish(log_dir, metadata=metadata)
+        for path in settings.paths:
+            finish(path, metadata=metadata)
         if sequence is not None and name is not None:
             inherit(log_dir, name, settings.checkpoint, sequence, {topic: count for topic, (count, _) in contents.items()})
         is_new = commit(

@@ -17,6 +17,7 @@ from pyspark import TaskContext
 
 from offsetlog._commit.notes import Commit, locked, note_of, remove, write
 from offsetlog._commit.publishing import settled
+from offsetlog._commit.whereabouts import unmark
 from offsetlog.errors import ConfigError
 
 __all__ = ["forget_old", "inherit", "query_id"]
@@ -88,6 +89,7 @@ def inherit(log_dir: str, name: str, location: str, sequence: int, counts: Mappi
         if note_of(log_dir, name) is None:
             write(log_dir, old._replace(name=name))
         remove(log_dir, old.name)
+        unmark(log_dir, old)
 
 
 def forget_old(log_dir: str, name: str, location: str) -> None:
@@ -99,6 +101,7 @@ def forget_old(log_dir: str, name: str, location: str) -> None:
     if made is not None and made <= old.time:
         with locked(log_dir):
             remove(log_dir, old.name)
+            unmark(log_dir, old)
 
 
 def _old_note(log_dir: str, name: str, location: str) -> Commit | None:
