@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from test_publish_failures import EXPECTED, ROWS, found, run
+from test_publish_failures import EXPECTED, ROWS, Died, found, run
 from test_publish_log_dirs import made
 from test_publish_whereabouts import KINDS, Named, again, marks
 
@@ -19,6 +19,7 @@ from offsetlog import LogDir, LogDirError, commits, forget_commit
 from offsetlog._commit import notes, publishing, staging, whereabouts
 from offsetlog._commit.whereabouts import unmark
 from offsetlog.errors import LogLockedError, MetadataFileError, OffsetLogError
+from offsetlog.spark import sink
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
@@ -99,6 +100,31 @@ def test_two_drivers_of_one_name_that_begin_with_different_log_dirs(tmp_path: Pa
     with pytest.raises((OSError, LogDirError), match="name it first"):
         again(*reversed(order), kind="named")
     assert not [*first.glob("*.tmp"), *second.glob("*.tmp")]
+
+
+def test_a_driver_that_dies_before_it_looks_for_another_publishes_nothing(tmp_path: Path) -> None:
+    """Nobody finishes its commit: the other driver has published the records."""
+    first, second = made(tmp_path, first="here", second="t")
+    again(first, second, kind="named")
+
+    def died(*_: object) -> None:
+        raise Died
+
+    with pytest.MonkeyPatch.context() as patched, suppress(Died):
+        patched.setattr(sink, "check_note_is_first", lambda *_: None)
+        patched.setattr(publishing, "gives_way", died)
+        again(second, first, kind="named")
+    assert [note.is_published for place in (first, second) for note in commits(place)] == [True, False]
+    for paths in ((first, second), (second, first), (second,)):
+        topic = "other" if len(paths) > 1 else "alone"
+        run(Named(*paths), "nameless", topic=topic, rows=ROWS[:3])  # type: ignore[arg-type]  # its text is the path
+    with pytest.raises(LogDirError, match="name it first"):
+        again(second, first, kind="named")
+    assert found(second) == EXPECTED
+    forget_commit(second, "day-1", unfinished=True)
+    again(first, second, kind="named")
+    assert found(second) == EXPECTED
+    assert not marks(first)
 
 
 def test_two_drivers_mark_one_log_dir_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,8 +216,8 @@ def _moved(commit: Commit, target: CommitTarget, directory: str) -> OSError:
         message = (
             f"{target.name}, in which {commit.name!r} has published {counted(target.records, 'record')}, was moved here from "
             f"{os.path.dirname(target.directory)}. Name this log dir among those of the job, or move the directory back. "
-            f"Else offsetlog commits --forget {commit.name!r}, with the first log dir of the job, lets the name be used anew; the job, "
-            "run again after that, publishes all of its records, also those that are here"
+            f"Else offsetlog commits --forget {commit.name!r}, with the first log dir of the job, lets the name be used anew; the "
+            "job, run again after that, publishes all of its records, also those that are here"
         )
         return OSError(errno.EXDEV, message, directory)
     message = (

@@ -44,7 +44,7 @@ from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
 from offsetlog._commit.repeated import was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
-from offsetlog._commit.whereabouts import gives_way, mark, unmark
+from offsetlog._commit.whereabouts import gives_way, mark, rival_of, unmark
 from offsetlog.errors import (
     ClusterError,
     LogDirError,
@@ -217,6 +217,9 @@ def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0
                 undo(log_dir, unfinished, patience)
                 continue
             check_log_dirs(unfinished)
+            if (rival := rival_of(log_dir, note)) is not None:
+                logger.warning("%s: its commit is left as it is: another one of its name has its note in %s", note.name, rival)
+                continue
             logger.warning("%s: its commit stopped half-way and is finished now: %s", note.name, summary(note))
             _publish(log_dir, unfinished, patience, progress)
             names.append(note.name)

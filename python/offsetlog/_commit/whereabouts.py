@@ -32,7 +32,7 @@ from offsetlog._commit.notes import (
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, LogLockedError, MetadataFileError
 
-__all__ = ["check_note_is_first", "gives_way", "has_marks_of_others", "mark", "sweep_marks", "unmark"]
+__all__ = ["check_note_is_first", "gives_way", "has_marks_of_others", "mark", "rival_of", "sweep_marks", "unmark"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -84,12 +84,17 @@ def unmark(log_dir: str, note: Commit) -> None:
             logger.warning("%s: %s stays: %s", note.name, path, error)
 
 
+def rival_of(log_dir: str, note: Commit) -> str | None:
+    """Return another log dir of a commit's job that has a note of its name too; ``None`` where none has."""
+    return next((other for other in _others(log_dir, note) if note.keep and note_of(other, note.name) is not None), None)
+
+
 def gives_way(log_dir: str, note: Commit) -> LogLockedError | None:
     """Remove a new note, of which nothing is published, where another driver has begun under its name in another log dir.
 
     Returns the error that says so. Both may have looked before either wrote its note; of two that look again, one sees the other.
     """
-    rival = next((other for other in _others(log_dir, note) if note_of(other, note.name) is not None), None)
+    rival = rival_of(log_dir, note)
     with locked(log_dir):
         if not is_same_work(note, note_of(log_dir, note.name)):
             # The one that has gone on with it is told by the note.
@@ -132,10 +137,11 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
         # A log dir with the same id as the one that has the mark is a copy of it, or the other way round.
         having = [each for each, its_id in zip(paths, ids, strict=True) if its_id == holder and not _is_same(each, path)]
         if not having:
+            copy = ", which this log dir has too: one is a copy of the other" if id_of_log_dir(path) == holder else ""
             message = (
                 f"{name!r} has published in this log dir, and its note is in another one, which is not at hand: the log dir with the "
-                f"id {holder} (offsetlog-log-dir.id). Mount it, or name it first among the log dirs. If it is gone for good, remove "
-                f"{at.name} here; the job then publishes all of its records, also those that are here already"
+                f"id {holder} (offsetlog-log-dir.id){copy}. Mount it, or name it first among the log dirs. If it is gone for good, "
+                f"remove {at.name} here; the job then publishes all of its records, also those that are here already"
             )
             raise OSError(errno.ENODEV, message, path)
         for first in having:
