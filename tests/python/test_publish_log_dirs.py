@@ -150,6 +150,16 @@ def test_a_stream_waits_for_a_log_dir_between_its_micro_batches(tmp_path: Path, 
     assert found(second) == sorted(EXPECTED * 2)
 
 
+def test_a_job_with_another_log_dir_first_makes_no_topic_anew(tmp_path: Path) -> None:
+    """The note that tells where it is lies in one of its log dirs."""
+    other, first, second = made(tmp_path, other="else", first="here", second="t")
+    again(first, second, kind="stream")
+    second.rename(tmp_path / "aside")
+    with pytest.raises(OSError, match="Mount it, or have a link"):
+        run(Named(other, first), "nameless")  # type: ignore[arg-type]  # its text is the path
+    assert not list(other.glob("t-?"))
+
+
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_a_stream_waits_for_the_log_dir_of_its_last_partitions(tmp_path: Path, how: str) -> None:
     """Without them its topic looks like one of fewer partitions."""

@@ -374,7 +374,7 @@ def now_ms() -> int:
 def _text(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

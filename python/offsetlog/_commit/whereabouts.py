@@ -13,7 +13,7 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -161,21 +161,23 @@ def has_marks_of_others(log_dir: str, paths: Sequence[str]) -> bool:
 
 def sweep_marks(paths: Sequence[str]) -> None:
     """Remove marks whose log dir is at hand and has no note of them, and what was left beside marks."""
+    ids = {path: id_of_log_dir(path) for path in paths}
     for path in paths:
+        others = {each: its_id for each, its_id in ids.items() if not _is_same(each, path)}
         for aside in Path(path).glob(f"{PREFIX}*{MARK}.*.tmp"):
             with suppress(OSError):
                 if time.time() - aside.stat().st_mtime > ASIDE_SECONDS:
                     aside.unlink()
         for found in Path(path).glob(f"{PREFIX}*{MARK}"):
             try:
-                _sweep_mark(found, [each for each in paths if not _is_same(each, path)])
+                _sweep_mark(found, others)
             except (OSError, MetadataFileError) as error:
                 logger.warning("%s is not looked at: %s", found, error)
 
 
-def _sweep_mark(path: Path, others: Sequence[str]) -> None:
+def _sweep_mark(path: Path, others: Mapping[str, str | None]) -> None:
     holder = _holder(path)
-    of_it = [other for other in others if holder is not None and id_of_log_dir(other) == holder]
+    of_it = [other for other, its_id in others.items() if holder is not None and its_id == holder]
     # One that has a copy beside it may be either of them.
     if len(of_it) != 1 or Path(of_it[0], path.with_suffix(".json").name).exists():
         return

@@ -148,7 +148,8 @@ def _tidy(paths: Sequence[str]) -> None:
 
 def _create(log_dir: WritableLogDir, name: str, settings: SinkSettings) -> None:
     # A topic whose log dir is not mounted is not recreated.
-    check_topic(settings.paths[0], name)
+    for path in settings.paths:
+        check_topic(path, name)
     log_dir.create_topic(name, settings.count_of(name), config=settings.log_config, topic_id=dict(settings.topic_ids).get(name))
 
 
