@@ -167,9 +167,12 @@ impl Error {
     }
 
     /// Undoes [`of_append`](Self::of_append): the appended bytes come from a file, so what is wrong with them is damage of that file.
-    pub(crate) fn of_copied(mut self) -> Self {
+    pub(crate) fn of_copied(mut self, source: Option<&Path>) -> Self {
         if let ErrorKind::BatchRejected(kind) = self.0.kind {
             self.0.kind = *kind;
+            if let Some(source) = source {
+                self.0.path = Some(source.to_path_buf());
+            }
         }
         self
     }

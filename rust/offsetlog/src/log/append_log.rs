@@ -76,6 +76,8 @@ impl LogWriter {
                     let info = writer
                         .append_as_follower(part, newest, Checksums::Verify)
                         .map_err(|error| {
+                            // The bytes are the source's: what is wrong with them is damage there.
+                            let error = error.of_copied(Some(source.path()));
                             error.map_appended(|info| is_last.then(|| total.and(info)))
                         })?;
                     total = total.and(info);

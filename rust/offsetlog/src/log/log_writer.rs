@@ -10,7 +10,7 @@ use super::{Log, OpenOptions};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,7 +216,7 @@ impl LogWriter {
         self.appending("append", false, |writer| {
             writer.append_as_follower(data, i32::MAX, checksums)
         })
-        .map_err(Error::of_copied)
+        .map_err(|error| error.of_copied(None))
     }
 
     /// Ends a producer's transaction with a marker.

@@ -373,8 +373,10 @@ impl Scan {
             return Err(error);
         }
         if cursor.next >= cursor.stop {
-            // The damage lies after the requested range.
-            self.end_range();
+            // The damage lies after the requested range, unless that goes on behind it.
+            if !cursor.go_on_behind(&mut self.buffer, &self.bad)? {
+                self.end_range();
+            }
             return Ok(());
         }
         cursor.log.check()?;

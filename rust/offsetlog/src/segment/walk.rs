@@ -90,6 +90,8 @@ pub(crate) struct Walk {
     read_ahead: usize,
     /// Skips the bytes of large batches: only headers are needed.
     headers_only: bool,
+    /// How often it has read from the file.
+    fills: u64,
 }
 
 impl Walk {
@@ -118,6 +120,7 @@ impl Walk {
             search_budget: end.saturating_mul(search::WORK_PER_BYTE),
             read_ahead,
             headers_only: false,
+            fills: 0,
         }
     }
 
@@ -129,6 +132,11 @@ impl Walk {
 
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
+    }
+
+    /// How often the walk has read from its file.
+    pub(crate) const fn fills(&self) -> u64 {
+        self.fills
     }
 
     pub(crate) fn segment(&self) -> &Arc<OpenSegment> {
@@ -371,6 +379,7 @@ impl Walk {
             0
         };
         self.buffer_at = position;
+        self.fills += 1;
         if self.buffer.len() < wanted {
             let more = wanted - self.buffer.len();
             memory::reserve(&mut self.buffer, more)

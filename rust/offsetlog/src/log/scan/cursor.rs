@@ -29,8 +29,8 @@ pub(super) struct Cursor {
     pub(super) first: i64,
     pub(super) start: i64,
     pub(super) stop: i64,
-    /// Whether the range has no stop of its own: it ends where the log does.
-    pub(super) is_open_ended: bool,
+    /// The range's own stop; the greatest number if it ends where the log does. The cursor's may be lower: the last stable offset.
+    pub(super) range_stop: i64,
     pub(super) is_committed: bool,
     /// Whether the view may be some milliseconds older than this cursor. It is asked once whether that is why it ends early.
     pub(super) may_be_old: bool,
@@ -42,6 +42,8 @@ pub(super) struct Cursor {
     pub(super) progress: Option<Arc<Progress>>,
     pub(super) ended_at: Option<i64>,
     pub(super) txn_outcomes: Option<Arc<TxnOutcomes>>,
+    /// How often the walk had read from its file when the outcomes were last found to be of the same state of the log.
+    pub(super) fills_checked: u64,
     /// Why the last stable offset is unknown.
     pub(super) lso_error: Option<TxnOutcomesDamage>,
     unchecked_bytes: u64,
@@ -128,7 +130,7 @@ impl Cursor {
             first: start,
             start,
             stop,
-            is_open_ended: range.stop.is_none(),
+            range_stop: range.stop.unwrap_or(i64::MAX),
             is_committed,
             may_be_old,
             marker_looks: 0,
@@ -136,6 +138,7 @@ impl Cursor {
             progress,
             ended_at: None,
             txn_outcomes: None,
+            fills_checked: 0,
             lso_error,
             unchecked_bytes: 0,
             is_current: false,
@@ -286,6 +289,7 @@ impl Cursor {
             find::start(&open, self.start, read_ahead, reused, &mut Trace::default())?
         };
         self.walk = Some(walk);
+        self.fills_checked = 0;
         self.is_current = false;
         self.slot += 1;
         if self.counted_segment < Some(segment.base_offset) {

@@ -29,13 +29,15 @@ impl Cursor {
             };
             (segment.file_path(".log"), segment.base_offset, passed)
         };
-        let start = first.max(self.start).max(self.reported_up_to);
+        let reported = self.reported_up_to;
+        let start = first.max(self.start).max(reported);
         let stop = passed
             .next
             .map(|next| next.clamp(start, self.stop.max(start)));
         if let Some(next) = passed.next {
             self.reported_up_to = self.reported_up_to.max(next);
-            if next <= self.start && first < self.start {
+            let is_reported = next <= reported;
+            if is_reported || (next <= self.start && first < self.start) {
                 return Ok(None);
             }
         }

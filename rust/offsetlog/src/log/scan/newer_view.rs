@@ -87,8 +87,9 @@ impl Cursor {
         bad: &CorruptionPolicy,
     ) -> Result<bool> {
         // Damage hid the last stable offset of the newer view that the cursor is in: it kept the stop of the older one.
-        let has_old_stop = self.lso_error.is_some() && self.stop < i64::MAX;
-        if !self.is_open_ended || !(self.view.is_replaced() || has_old_stop) {
+        let has_old_stop = self.lso_error.is_some() && self.stop < self.range_stop;
+        let is_whole = self.range_stop < i64::MAX && self.stop >= self.range_stop;
+        if is_whole || !(self.view.is_replaced() || has_old_stop) {
             return Ok(false);
         }
         let log = &self.log;
@@ -103,7 +104,7 @@ impl Cursor {
                 }
             })?;
         }
-        self.stop = stop.max(self.stop);
+        self.stop = stop.min(self.range_stop).max(self.stop);
         // Retention may have removed what nobody asked for.
         self.next = self.next.max(view.log_start_offset);
         self.go_on_in(view, buffer)?;
@@ -121,10 +122,10 @@ impl Cursor {
         self.txn_outcomes = None;
         let (log, next, stop) = (&self.log, self.next.max(self.start), self.stop);
         // Records that compaction removed may stand behind the old end again.
-        let is_open_ended = self.is_open_ended && self.is_committed;
+        let (range_stop, is_committed) = (self.range_stop, self.is_committed);
         let stop_at = |stable: i64| {
-            if is_open_ended {
-                stable
+            if is_committed {
+                range_stop.min(stable)
             } else {
                 stop.min(stable)
             }

@@ -2,8 +2,8 @@
 
 use super::{CorruptionPolicy, Cursor, Hole};
 use crate::error::Result;
-use crate::log::LOOKS_MAX;
 use crate::log::transactions::{TxnOutcome, TxnOutcomes};
+use crate::segment::walk::Walk;
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
@@ -18,9 +18,19 @@ impl Cursor {
         from: i64,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Arc<TxnOutcomes>>> {
+        if self.view.was_cut() {
+            self.go_on_in(self.log.fresh_view()?, buffer)?;
+            return Ok(None);
+        }
+        let fills = self.walk.as_ref().map_or(0, Walk::fills);
         let known = self.txn_outcomes.as_ref();
         if let Some(known) = known.filter(|txn_outcomes| txn_outcomes.knows(from)) {
-            return Ok(Some(Arc::clone(known)));
+            let known = Arc::clone(known);
+            // Bytes that were read since may be those of a later log.
+            if self.fills_checked == fills || !self.is_of_another(fills, buffer)? {
+                return Ok(Some(known));
+            }
+            return Ok(None);
         }
         let txn_outcomes = match self.log.txn_outcomes(&self.view, from) {
             // Not of the batch that the cursor is at.
@@ -32,18 +42,34 @@ impl Cursor {
             }
             found => found?,
         };
-        // Every step notices a truncation by a writer of this process.
-        if self.marker_looks < LOOKS_MAX && self.view.ends().is_none() {
-            let fresh = self.log.fresh_view()?;
-            if !self.view.has_only_grown_to(&fresh) {
-                self.marker_looks += 1;
-                self.go_on_in(fresh, buffer)?;
-                return Ok(None);
-            }
+        if self.is_of_another(fills, buffer)? {
+            return Ok(None);
         }
         self.marker_looks = 0;
         self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
         Ok(Some(txn_outcomes))
+    }
+
+    /// Returns whether the cursor continues in a fresh view, because the log was cut since the one in use: the bytes and the outcomes that
+    /// were read may be of different logs.
+    fn is_of_another(&mut self, fills: u64, buffer: &mut Vec<u8>) -> Result<bool> {
+        let is_cut = self.view.was_cut();
+        if !is_cut && self.view.ends().is_some() {
+            // A writer of this process tells of each truncation.
+            self.fills_checked = fills;
+            return Ok(false);
+        }
+        let fresh = self.log.fresh_view()?;
+        if !is_cut && self.view.has_only_grown_to(&fresh) {
+            self.fills_checked = fills;
+            return Ok(false);
+        }
+        if self.marker_looks >= MARKER_LOOKS_MAX {
+            return Err(self.view.met_two_states());
+        }
+        self.marker_looks += 1;
+        self.go_on_in(fresh, buffer)?;
+        Ok(true)
     }
 
     /// Returns the outcome of the transaction of a batch below the last stable offset. A transaction without a marker counts as
@@ -63,6 +89,11 @@ impl Cursor {
         }
         if txn_outcomes.is_incomplete() && !bad.notes() {
             return Err(self.log.outcomes_error(&self.view, from));
+        }
+        if self.lso_error.is_some() && !bad.notes() {
+            // As the last stable offset, so the end of this transaction is not known.
+            self.log.last_stable_offset_of(&self.view)?;
+            return Err(self.view.met_two_states());
         }
         let damage = txn_outcomes.damage().or(self.lso_error.as_ref());
         let (Some(damage), Some(walk), true) = (damage, &self.walk, bad.notes()) else {
