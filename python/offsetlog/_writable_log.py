@@ -656,14 +656,14 @@ class WritableLog(Log):
         Parameters
         ----------
         first_dirty
-            First offset that counts as not compacted yet; where the last pass ended by default.
+            First offset that counts as not compacted yet; where the last pass ended by default, and at most.
         map_bytes
             Most bytes of the table of keys, 24 a key; 128 MiB by default. With less, a log takes more passes.
 
         Raises
         ------
         ConfigError
-            `map_bytes` is too small for a single key.
+            `map_bytes` is too small for a single key, or `first_dirty` is above where the last pass ended.
         CorruptionError
             A batch is damaged; its segment is left as it is.
         OSError

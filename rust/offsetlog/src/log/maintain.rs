@@ -285,7 +285,7 @@ impl LogWriter {
     /// those with the key of a later one at or above `first_dirty`.
     ///
     /// # Errors
-    /// As [`maintain`](Self::maintain); `Argument` for a negative `first_dirty`, or for a map that holds no key.
+    /// As [`maintain`](Self::maintain); `Argument` for a `first_dirty` that is negative or above where the last pass ended, or for a map that holds no key.
     pub fn compact(&self, options: &CompactOptions) -> Result<Compaction> {
         let now = (self.options().clock)();
         if let Some(offset) = options.first_dirty.filter(|&offset| offset < 0) {

@@ -186,6 +186,14 @@ pub(super) fn assemble(
     if let Some(base) = loaded.gap.filter(|_| !writer.report.clean) {
         writer.settle_found_gap(base)?;
     }
+    if writer
+        .place
+        .cleaner_point()?
+        .is_some_and(|point| point > log_end)
+    {
+        // What recovery cut was cleaned; what is appended in its place is not.
+        writer.lower_cleaner_point(log_end)?;
+    }
     if changed || is_new {
         // Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark.
         match writer.mark_unclean() {

@@ -26,14 +26,24 @@ impl PartitionWriter {
     ) -> Result<Plan> {
         self.check_usable()?;
         let (log_start, log_end) = (self.ends.log_start(), self.log_end());
-        let (first_dirty, is_reset) = match first_dirty {
+        let (cleaned, is_reset) = match self.place.cleaner_point()? {
+            // A log that was truncated below this offset, or whose start moved above it, is cleaned from its start again.
+            Some(offset) if offset < log_start || offset > log_end => (log_start, true),
             Some(offset) => (offset, false),
-            None => match self.place.cleaner_point()? {
-                // A log that was truncated below this offset, or whose start moved above it, is cleaned from its start again.
-                Some(offset) if offset < log_start || offset > log_end => (log_start, true),
-                Some(offset) => (offset, false),
-                None => (log_start, false),
-            },
+            None => (log_start, false),
+        };
+        let (first_dirty, is_reset) = match first_dirty {
+            // What lies between would never be compared: a tombstone there goes before the value that it deletes.
+            Some(offset) if offset > cleaned => {
+                return Err(Error::argument(
+                    "first_dirty",
+                    format!(
+                        "{offset} found, at most {cleaned} expected, where the last pass ended"
+                    ),
+                ));
+            }
+            Some(offset) => (offset, false),
+            None => (cleaned, is_reset),
         };
         let lag = config.min_compaction_lag_ms();
         let uncleanable = self.uncleanable_offset(first_dirty, lag, now)?;
@@ -265,12 +275,10 @@ impl PartitionWriter {
         self.place.set_cleaner_point(offset, state)
     }
 
-    /// Called before a truncation: records appended in the place of cleaned segments must be cleaned too.
+    /// Called before a truncation: records appended in the place of cleaned segments must be cleaned too. Whatever the policy is now:
+    /// another one may hold for the next pass.
     pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {
-        if !self.config.effective.is_compacted() {
-            return Ok(());
-        }
-        let base = self.segments.floor_base(offset);
+        let base = self.segments.floor_base(offset).min(offset);
         match self.place.cleaner_point()? {
             Some(point) if point > base => self.set_cleaner_point(base),
             _ => Ok(()),

@@ -364,17 +364,24 @@ impl PartitionWriter {
             self.ends.set_recovery_point(recovery_point);
             return Err(error);
         }
-        let before = self.epochs.clone();
-        self.epochs.truncate_from_start(offset);
-        if self.epochs != before {
-            self.write_epochs()?;
-        }
         self.producers.last_snapshot = follow_log_start(
             &mut self.producers.states,
             &self.producers.snapshots,
             offset,
         );
         self.publish(self.log_end());
+        let before = self.epochs.clone();
+        self.epochs.truncate_from_start(offset);
+        if self.epochs != before
+            && let Err(error) = self.write_epochs()
+        {
+            // The records are deleted all the same. The next change of the epochs writes these, too.
+            self.epochs = before;
+            if error.is_failed_sync() {
+                self.poison(&error);
+                return Err(error);
+            }
+        }
         Ok(true)
     }
 
