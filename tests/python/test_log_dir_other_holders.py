@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from writing import python, values
 
-from offsetlog import Log, LogDir
+from offsetlog import Log, LogDir, WritableLogDir
 
 START = "log-start-offset-checkpoint"
 RECOVERY = "recovery-point-offset-checkpoint"
@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def closed_for_room(place: Path) -> LogDir:
+def closed_for_room(place: Path) -> WritableLogDir:
     """A log dir that has closed t-0, of 100 records, because t-1 needed the room."""
     log_dir = LogDir.open(place, "a", max_open_partitions=1)
     for number in range(100):

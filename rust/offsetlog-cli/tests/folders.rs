@@ -223,14 +223,9 @@ fn a_replica_that_cannot_be_read_is_reported() {
     let log = broken.join("orders-0").join(format!("{:020}.log", 0));
     std::fs::remove_file(&log).unwrap();
     std::fs::create_dir(&log).unwrap();
-    for verb in ["cat", "ls", "explain"] {
-        let mut call = vec![verb];
-        if verb == "explain" {
-            call.extend(["-o", "0"]);
-        }
+    for verb in ["cat", "ls"] {
         let (sound, broken) = (text(&sound), text(&broken));
-        call.extend([sound.as_str(), broken.as_str()]);
-        let found = offsetlog(&call);
+        let found = offsetlog(&[verb, sound.as_str(), broken.as_str()]);
         assert!(
             found
                 .err
