@@ -165,6 +165,12 @@ impl Partition {
         seen.damage.insert(place, damage).is_none()
     }
 
+    /// Where the first damage is that fetches have found.
+    pub(crate) fn first_damage(&self) -> Option<i64> {
+        let seen = self.lock();
+        seen.damage.keys().next().copied()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

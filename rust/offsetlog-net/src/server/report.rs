@@ -135,6 +135,9 @@ impl Broker {
                 bounds.end
             )
         });
+        if let Some(offset) = partition.first_damage() {
+            problem.get_or_insert_with(|| format!("damage at offset {offset}: fetches there fail"));
+        }
         let mut note = |error: offsetlog::Error| {
             problem.get_or_insert(error.to_string());
         };

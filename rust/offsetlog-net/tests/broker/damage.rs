@@ -69,6 +69,10 @@ fn each_batch_damaged_in_turn_stops_a_client_there() {
                 assert_eq!(again.records.as_deref(), Some(&b""[..]));
             }
         }
+        // What fetches have found is reported as the partition's state, too: monitoring asks for that.
+        let problem = broker.report().topics[0].partitions[0].problem.clone();
+        let place = format!("damage at offset {}", whole[damaged].base_offset);
+        assert!(problem.unwrap().starts_with(&place));
         let after = &whole[damaged + 1];
         let is_hidden = whole[damaged].segment == whole[last].segment;
         let end = whole[last].last_offset + 1;
