@@ -215,6 +215,8 @@ class Upkeep:
         self.clock.set(self.clock.now + self.random.choice((0, 150, 300, 1500)))
         start, end = self.ours.ends().log_start_offset, self.ours.ends().log_end_offset
         first = self.random.choice((start, start, self.last_end(), self.random.randint(start, end)))
+        # Kafka's cleaner takes any offset. One behind the last pass would leave offsets out, and is refused here.
+        first = min(first, self.last_end())
         map_bytes = 24 * self.random.choice((2, 3, 4, 6, 12, 100, 1000))
         self.rounds.append(f"compact {first} {map_bytes} at {self.clock.now - START}")
         got = self.ours.log.compact(first, map_bytes)
