@@ -24,6 +24,8 @@ NEEDS = {
     "python/test_publish_failures.py": "pyspark",
     "python/test_publish_full_disk.py": "pyspark",
     "python/test_publish_twins.py": "pyspark",
+    "python/test_publish_marks.py": "pyspark",
+    "python/test_publish_log_dirs.py": "pyspark",
     "python/test_publish_unmounted.py": "pyspark",
     "python/test_publish_whereabouts.py": "pyspark",
     "python/test_publishing.py": "pyspark",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from writing import python, values
+from writing import python, running, values
 
-from offsetlog import Log, LogDir, WritableLogDir
+from offsetlog import Log, LogDir, LogDirError, WritableLog, WritableLogDir
 
 START = "log-start-offset-checkpoint"
 RECOVERY = "recovery-point-offset-checkpoint"
@@ -118,3 +123,86 @@ def test_a_partition_removed_by_another_process_loses_its_lines(place: Path) -> 
     elsewhere(place, 'with LogDir.open(place, "a") as log_dir:\n    log_dir.delete_topic("t")')
     log_dir.close()
     assert lines(place, RECOVERY) == {}
+
+
+COMPACTS: dict[str, str | float] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01}
+CLEANED = "cleaner-offset-checkpoint"
+
+
+def compacted(log: WritableLog) -> None:
+    for number in range(25):
+        log.append(b"v", key=b"z%d" % number)
+    log.roll()
+    log.compact()
+
+
+def test_lines_of_a_log_that_could_not_be_closed_are_not_written(tmp_path: Path) -> None:
+    """Its lock is free, while another handle of it is still there."""
+    log_dir = LogDir.open(tmp_path, "a", defaults=COMPACTS)
+    log_dir.create_topic("t", 1)
+    log, kept = log_dir.log("t", 0), log_dir.log("t", 0)
+    compacted(log)
+    active = Path(log.segments[-1].path)
+    active.rename(active.with_suffix(".aside"))
+    with pytest.raises(LogDirError, match="is gone"):
+        log.close()
+    active.with_suffix(".aside").rename(active)
+    elsewhere(
+        tmp_path,
+        """
+with Log.open(place + "/t-0", "a") as log:
+    log.truncate_to(5)
+    for number in range(40):
+        log.append(b"n", key=b"w")
+""",
+    )
+    log_dir.close()
+    assert kept.closed
+    assert lines(tmp_path, CLEANED).get("t-0", 0) <= 5
+    assert lines(tmp_path, RECOVERY) == {"t-0": 45}
+
+
+def test_a_closed_handle_that_goes_late_takes_no_lines_along(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a", defaults=COMPACTS) as log_dir:
+        log_dir.create_topic("t", 1)
+        first, second = log_dir.log("t", 0), log_dir.log("t", 0)
+        first.append(b"1", key=b"a")
+        first.close()
+        again = log_dir.log("t", 0)
+        compacted(again)
+        del first, second
+        gc.collect()
+        again.close()
+    assert lines(tmp_path, CLEANED) == {"t-0": 26}
+
+
+HOLDS = """
+import fcntl, sys, time
+file = open(sys.argv[1] + "/offsetlog-shared.lock", "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_forked_child_drops_what_a_thread_of_its_parent_is_writing(place: Path) -> None:
+    log_dir: WritableLogDir | None = LogDir.open(place, "a")
+    assert log_dir is not None
+    log = log_dir.log("t", 0)
+    for _ in range(10):
+        log.append(b"v")
+    with running(HOLDS, place):
+        # It waits for the lock, and holds what all partitions of the log dir share meanwhile.
+        waiting = threading.Thread(target=log.delete_records_before, args=(5,))
+        waiting.start()
+        time.sleep(0.5)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            log_dir = log = None  # type: ignore[assignment]
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    waiting.join()
+    log_dir.close()
+    assert lines(place, START) == {"t-0": 5}

@@ -2,6 +2,7 @@
 
 use super::{CorruptionPolicy, Cursor, Hole};
 use crate::error::Result;
+use crate::log::LOOKS_MAX;
 use crate::log::transactions::{TxnOutcome, TxnOutcomes};
 use crate::segment::walk::Walk;
 use offsetlog_format::BatchHeader;
@@ -45,7 +46,6 @@ impl Cursor {
         if self.is_of_another(fills, buffer)? {
             return Ok(None);
         }
-        self.marker_looks = 0;
         self.txn_outcomes = Some(Arc::clone(&txn_outcomes));
         Ok(Some(txn_outcomes))
     }
@@ -59,13 +59,15 @@ impl Cursor {
             self.fills_checked = fills;
             return Ok(false);
         }
-        let fresh = self.log.fresh_view()?;
-        if !is_cut && self.view.has_only_grown_to(&fresh) {
-            self.fills_checked = fills;
+        if !is_cut && self.view.has_grown_in_place() {
+            (self.fills_checked, self.marker_looks) = (fills, 0);
             return Ok(false);
         }
-        if self.marker_looks >= MARKER_LOOKS_MAX {
-            return Err(self.view.met_two_states());
+        let fresh = self.log.fresh_view()?;
+        // Of a directory that changes all the time it is not known whether the log was cut: to look for ever would end nothing.
+        if !is_cut && (self.marker_looks >= LOOKS_MAX || self.view.has_only_grown_to(&fresh)) {
+            self.fills_checked = fills;
+            return Ok(false);
         }
         self.marker_looks += 1;
         self.go_on_in(fresh, buffer)?;

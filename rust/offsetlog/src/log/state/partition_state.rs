@@ -9,7 +9,7 @@ mod cleaner_point;
 use super::log_dir_files::LogDirFiles;
 use super::state_file::{CleanMark, Lines, State};
 use crate::config::LogConfig;
-use crate::disk::{Disk, IoCall, read_whole, write_whole};
+use crate::disk::{Disk, IoCall, process_id, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::{has_log_dir_files, is_absent};
 use crate::log::Membership;
@@ -66,6 +66,12 @@ pub(in crate::log) struct PartitionState {
     durable: i64,
     /// Other brokers have replicas, or it is unknown whether they do: then they decide how far the high watermark rises.
     has_others: bool,
+    /// Whether lines may wait that this writer set while it held the partition's lock.
+    owns_lines: bool,
+    /// No record at or above this offset is cleaned, whatever the stored point says. Not stored yet.
+    cleaner_limit: Option<i64>,
+    /// The process that made this: a forked child must not touch what its parent's threads may have locked.
+    process: u32,
 }
 
 impl PartitionState {
@@ -92,6 +98,9 @@ impl PartitionState {
             cleaner: None,
             durable: 0,
             has_others: false,
+            owns_lines: false,
+            cleaner_limit: None,
+            process: process_id(),
         })
     }
 
@@ -229,8 +238,10 @@ impl PartitionState {
             ..State::new(recovery_point, log_start)
         };
         let Some(shared) = &self.shared else {
+            self.cleaner = self.cleaner_limit.or(self.cleaner);
             self.write_state(&state)?;
             self.marked_unclean = true;
+            self.cleaner_limit = None;
             return Ok(());
         };
         let line = shared.line(
@@ -246,6 +257,7 @@ impl PartitionState {
         // Another process may have lines of this partition to write: it writes them before this, or finds a new state file.
         let locked = shared.share()?;
         let on_disk = self.on_disk(shared)?;
+        shared.hold(&self.topic, self.partition);
         self.write_state(&State {
             // The value of the line, written or collected: a different one later shows that a broker moved it.
             recovery_point,
@@ -253,10 +265,13 @@ impl PartitionState {
             ..state
         })?;
         drop(locked);
-        shared.hold(&self.topic, self.partition);
         shared.leave_marker(&self.name())?;
         self.marked_unclean = true;
-        Ok(())
+        self.owns_lines = true;
+        match self.cleaner_limit {
+            Some(limit) => self.set_cleaner_point(limit, state),
+            None => Ok(()),
+        }
     }
 
     fn boot(&self) -> u128 {
@@ -316,9 +331,21 @@ impl PartitionState {
         self.marked_unclean = false;
         match &self.shared {
             Some(shared) if !shared.defers_writes() => shared.settle(),
-            Some(shared) => shared.leave(&self.topic, self.partition),
+            Some(shared) => {
+                shared.leave(&self.topic, self.partition)?;
+                self.owns_lines = false;
+                Ok(())
+            }
             None => Ok(()),
         }
+    }
+
+    /// Drops the lines that wait, before the partition's lock is given back without a clean end.
+    pub(in crate::log) fn give_up(&mut self) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| self.owns_lines) {
+            shared.give_up(&self.topic, self.partition);
+        }
+        self.owns_lines = false;
     }
 
     fn note(&self, state: State, log_end: i64, first_base: i64) -> Result<()> {
@@ -387,8 +414,8 @@ impl PartitionState {
 
 impl Drop for PartitionState {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
-            shared.give_up(&self.topic, self.partition);
+        if self.process == process_id() {
+            self.give_up();
         }
     }
 }

@@ -396,6 +396,9 @@ impl PartitionWriter {
         };
         self.maps.close();
         self.durability.flusher.close();
+        if closed.is_err() {
+            self.place.give_up();
+        }
         self.unlock();
         closed
     }
@@ -441,6 +444,7 @@ impl PartitionWriter {
     pub(crate) fn abandon(&mut self) {
         self.maps.close();
         self.durability.flusher.close();
+        self.place.give_up();
         self.unlock();
     }
 

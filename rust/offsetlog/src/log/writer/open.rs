@@ -179,20 +179,12 @@ pub(super) fn assemble(
         maps,
     };
     let log_end = writer.report.log_end_offset;
-    writer.place.limit_durable(log_end);
+    writer.limit_points(log_end)?;
     writer.ends.set_log_start(loaded.log_start);
     writer.ends.set_recovery_point(durable);
     writer.publish(log_end);
     if let Some(base) = loaded.gap.filter(|_| !writer.report.clean) {
         writer.settle_found_gap(base)?;
-    }
-    if writer
-        .place
-        .cleaner_point()?
-        .is_some_and(|point| point > log_end)
-    {
-        // What recovery cut was cleaned; what is appended in its place is not.
-        writer.lower_cleaner_point(log_end)?;
     }
     if changed || is_new {
         // Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark.

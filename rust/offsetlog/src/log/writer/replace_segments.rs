@@ -275,6 +275,20 @@ impl PartitionWriter {
         self.place.set_cleaner_point(offset, state)
     }
 
+    /// Called when a log is opened: what recovery cut is neither durable nor cleaned, nor is what is appended in its place.
+    pub(super) fn limit_points(&mut self, log_end: i64) -> Result<()> {
+        self.place.limit_durable(log_end);
+        if self
+            .place
+            .cleaner_point()?
+            .is_some_and(|point| point > log_end)
+        {
+            let base = self.segments.floor_base(log_end).min(log_end);
+            self.place.limit_cleaner_point(base);
+        }
+        Ok(())
+    }
+
     /// Called before a truncation: records appended in the place of cleaned segments must be cleaned too. Whatever the policy is now:
     /// another one may hold for the next pass.
     pub(super) fn lower_cleaner_point(&mut self, offset: i64) -> Result<()> {

@@ -11,12 +11,22 @@ impl PartitionState {
     /// Returns the first offset that was not compacted yet, if the log ever was. An unreadable checkpoint counts as empty.
     pub(in crate::log) fn cleaner_point(&self) -> Result<Option<i64>> {
         let Some(shared) = &self.shared else {
-            return Ok(self.cleaner);
+            return Ok(self.limited(self.cleaner));
         };
         match shared.line(FILE, &self.topic, self.partition) {
             Err(error) if error.is_corruption() => Ok(None),
-            line => line,
+            line => Ok(self.limited(line?)),
         }
+    }
+
+    fn limited(&self, point: Option<i64>) -> Option<i64> {
+        point.map(|point| self.cleaner_limit.map_or(point, |limit| point.min(limit)))
+    }
+
+    /// Lowers the point for what recovery has cut. Stored with the first change, before which nothing is appended: a log is opened on a
+    /// full disk, too.
+    pub(in crate::log) fn limit_cleaner_point(&mut self, offset: i64) {
+        self.cleaner_limit = Some(offset);
     }
 
     /// Stores the first offset that was not compacted yet. Without a log dir, the rest of the state file is written from `state`.
@@ -34,6 +44,8 @@ impl PartitionState {
             &self.topic,
             self.partition,
             is_lower,
-        )
+        )?;
+        self.cleaner_limit = None;
+        Ok(())
     }
 }
