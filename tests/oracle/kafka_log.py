@@ -27,7 +27,7 @@ NO_TIMESTAMP = -1
 
 # Kafka's exception class -> the error classes of offsetlog that say the same.
 ERRORS: dict[str, tuple[str, ...]] = {
-    "CorruptRecordException": ("CorruptBatchError", "UnsupportedMagicError"),
+    "CorruptRecordException": ("CorruptBatchError", "RecordRejectedError", "UnsupportedMagicError"),
     # Compressed bytes may be found wrong before their end is seen, where the codec finds them wrong too.
     "InvalidRecordException": ("RecordRejectedError", "InvalidRecordError", "DecompressionError"),
     "InvalidTimestampException": ("InvalidTimestampError",),

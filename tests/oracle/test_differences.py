@@ -391,7 +391,7 @@ def test_a_batch_that_ends_before_it_begins(two: Two) -> None:
         with contextlib.suppress(KafkaError):
             two.kafka.append_as_follower(data, 0)
         assert (two.kafka.directory / f"{0:020}.log").stat().st_size == before + len(data)
-        with pytest.raises(Refusal, match="InvalidRecordError"):
+        with pytest.raises(Refusal, match="RecordRejectedError"):
             two.ours.append_as_follower(data, 0)
         two.append()
         assert two.ours.ends().log_end_offset == 1 + times

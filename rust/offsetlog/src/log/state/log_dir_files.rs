@@ -101,9 +101,23 @@ impl LogDirFiles {
         self.checkpoints.disk().as_ref()
     }
 
-    /// Records that this program holds the partition's lock and writes its state file.
-    pub(crate) fn hold(&self, topic: &str, partition: i32) {
-        self.waiting().left.remove(&(topic.to_owned(), partition));
+    /// Writes the state file of a partition whose lock this program holds. Another process that has lines of it to write has written
+    /// them before, or finds a new state file.
+    ///
+    /// # Errors
+    /// `Io`; those of `write`.
+    pub(crate) fn hold(
+        &self,
+        topic: &str,
+        partition: i32,
+        write: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        // In this order, as everywhere: the lines of this process, then the files of all.
+        let mut waiting = self.waiting();
+        let _shared = self.share()?;
+        write()?;
+        waiting.left.remove(&(topic.to_owned(), partition));
+        Ok(())
     }
 
     /// Records that the partition's lock is about to be given back. Another process may change the partition from then on: lines that

@@ -254,17 +254,15 @@ impl PartitionState {
             line => line?.unwrap_or(0),
         };
         let recovery_point = recovery_point.max(self.durable);
-        // Another process may have lines of this partition to write: it writes them before this, or finds a new state file.
-        let locked = shared.share()?;
-        let on_disk = self.on_disk(shared)?;
-        shared.hold(&self.topic, self.partition);
-        self.write_state(&State {
-            // The value of the line, written or collected: a different one later shows that a broker moved it.
-            recovery_point,
-            before: (recovery_point != on_disk.recovery_point).then_some(on_disk),
-            ..state
+        shared.hold(&self.topic, self.partition, || {
+            let on_disk = self.on_disk(shared)?;
+            self.write_state(&State {
+                // The value of the line, written or collected: a different one later shows that a broker moved it.
+                recovery_point,
+                before: (recovery_point != on_disk.recovery_point).then_some(on_disk),
+                ..state
+            })
         })?;
-        drop(locked);
         shared.leave_marker(&self.name())?;
         self.marked_unclean = true;
         self.owns_lines = true;
