@@ -167,7 +167,7 @@ def test_lines_of_the_format_and_of_recovery(counts: Counts | None) -> None:
 
 def variants() -> list[str]:
     """The names of all kinds of errors."""
-    text = (ROOT / ENGINE / "error.rs").read_text(encoding="utf-8")
+    text = (ROOT / ENGINE / "error/kind.rs").read_text(encoding="utf-8")
     body = text[text.index("pub enum ErrorKind {") :]
     return re.findall(r"^    ([A-Z]\w+)(?:\(| \{|,)", body[: body.index("\n}")], flags=re.MULTILINE)
 
