@@ -37,6 +37,11 @@ class Ran(NamedTuple):
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.out.splitlines()]
 
+    @property
+    def partitions(self) -> list[dict[str, Any]]:
+        """The lines about one partition; the first one of a plan is about all."""
+        return [line for line in self.lines if "topic" in line]
+
 
 def attempt(call: Callable[[], object]) -> object:
     """What it returns, or the error that it raises."""

@@ -13,7 +13,6 @@ from make_log import batch
 from writing import FIRST, NOW, SMALL, Clock, coded, filled, offsets, python, running, values
 
 from offsetlog import (
-    CorruptBatchError,
     Log,
     LogDir,
     LogDirError,
@@ -24,7 +23,6 @@ from offsetlog import (
     open_cached,
     verify,
 )
-from offsetlog._options import OnCorrupt
 
 WRITES = """
 import sys, time
@@ -363,39 +361,6 @@ with Log.open(sys.argv[1], "a") as log:
             assert next(under_way).value == b"plain"
             python(changes, path)
             assert {record.value for record in under_way} & {b"old", b"new"}
-
-
-@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-def test_a_scan_of_committed_records_tells_of_damage_behind_a_compaction(tmp_path: Path, on_corrupt: OnCorrupt) -> None:
-    """Damage hides the new last stable offset: the newest value of the key is returned, or the damage is raised."""
-    path = tmp_path / "orders-0"
-    with Log.open(path, "a", clock=Clock()) as log:
-        log.append(b"plain", key=b"p")
-        log.roll()
-        log.append_records([b"t"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        log.append_marker(1, 0, commit=True)
-        log.append(b"old", key=b"k")
-        log.roll()
-        scan = log.scan(isolation_level="read_committed", on_corrupt=on_corrupt)
-        under_way = iter(scan)
-        assert next(under_way).value == b"plain"
-        log.append(b"new", key=b"k")
-        log.roll()
-        log.compact()
-        log.append(b"behind")
-        log.append(b"last")
-    active = path / f"{5:020d}.log"
-    damaged = bytearray(active.read_bytes())
-    damaged[damaged.index(b"behind")] ^= 1
-    active.write_bytes(damaged)
-    for state in (".offsetlog.state", f"{6:020d}.snapshot", f"{5:020d}.snapshot"):
-        (path / state).unlink(missing_ok=True)
-    if on_corrupt == "raise":
-        with pytest.raises(CorruptBatchError):
-            list(under_way)
-        return
-    assert [record.value for record in under_way] == [b"new", b"last"]
-    assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(5, 6)]
 
 
 @pytest.fixture

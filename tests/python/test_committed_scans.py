@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from make_log import crc32c
 from writing import Clock, python
 
-from offsetlog import CorruptBatchError, InvalidRecordError, Log, WritableLog
+from offsetlog import CorruptBatchError, InvalidRecordError, Log, Record, Scan, WritableLog
 from offsetlog._options import OnCorrupt
 
 COMMITTED = {"isolation_level": "read_committed"}
@@ -95,25 +96,59 @@ def test_an_open_transaction_is_not_committed_because_damage_hides_it(tmp_path: 
     assert len(scan.report.holes) == (1 if stop else 2)
 
 
-@pytest.mark.parametrize("which", ["magic", "length", "payload"])
-def test_damage_at_the_old_end_hides_no_newer_value(tmp_path: Path, which: str) -> None:
-    """A compaction has moved the newest value of a key behind the end that the scan began with, and damage lies between."""
+def begun(log: WritableLog, on_corrupt: OnCorrupt, *more: bytes) -> tuple[Scan, Iterator[Record]]:
+    """Begin a scan that has opened the first segment: a transaction and the old value of a key are in the next one."""
+    log.append(b"plain", key=b"p")
+    log.roll()
+    log.append_records([b"t"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_marker(1, 0, commit=True)
+    log.append(b"old", key=b"k")
+    for value in more:
+        log.append(value, key=value)
+    log.roll()
+    scan = log.scan(on_corrupt=on_corrupt, **COMMITTED)  # type: ignore[arg-type]
+    under_way = iter(scan)
+    assert next(under_way).value == b"plain"
+    return scan, under_way
+
+
+def compacted(log: WritableLog) -> None:
+    """Move the newest value of the key behind the end that the scan began with."""
+    log.append(b"new", key=b"k")
+    log.roll()
+    log.compact()
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_damage_behind_a_compaction_is_told(tmp_path: Path, on_corrupt: OnCorrupt) -> None:
+    """Damage hides the new last stable offset: the newest value of the key is returned, or the damage is raised."""
     path = tmp_path / "orders-0"
     with Log.open(path, "a", clock=Clock()) as log:
-        log.append(b"plain", key=b"p")
-        log.roll()
-        log.append_records([b"t"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        log.append_marker(1, 0, commit=True)
-        log.append(b"old", key=b"k")
-        log.append(b"other", key=b"o")
-        log.roll()
-        scan = log.scan(on_corrupt="skip", **COMMITTED)  # type: ignore[arg-type]
-        under_way = iter(scan)
-        assert next(under_way).value == b"plain"
+        scan, under_way = begun(log, on_corrupt)
+        compacted(log)
+        log.append(b"behind")
+        log.append(b"last")
+    active = path / f"{5:020d}.log"
+    damaged = bytearray(active.read_bytes())
+    damaged[damaged.index(b"behind")] ^= 1
+    active.write_bytes(damaged)
+    without_state(path)
+    if on_corrupt == "raise":
+        with pytest.raises(CorruptBatchError):
+            list(under_way)
+        return
+    assert [record.value for record in under_way] == [b"new", b"last"]
+    assert [(hole.start, hole.stop) for hole in scan.report.holes] == [(5, 6)]
+
+
+@pytest.mark.parametrize("which", ["magic", "length", "payload"])
+def test_damage_at_the_old_end_hides_no_newer_value(tmp_path: Path, which: str) -> None:
+    """It lies between the end that the scan began with, and the newest value of the key."""
+    path = tmp_path / "orders-0"
+    with Log.open(path, "a", clock=Clock()) as log:
+        scan, under_way = begun(log, "skip", b"other")
         log.append(b"filler", key=b"f")
-        log.append(b"new", key=b"k")
-        log.roll()
-        log.compact()
+        compacted(log)
         log.append(b"last")
     (segment,) = [each for each in path.glob("*.log") if b"filler" in each.read_bytes()]
     damaged = bytearray(segment.read_bytes())

@@ -37,15 +37,20 @@ def made(folder: Path, **topics: str) -> list[Path]:
     return places
 
 
+def begun(*paths: Path, kind: str, until: int | None) -> None:
+    """Run a job, to its end or until it dies at this change of the disk."""
+    if until is None:
+        again(*paths, kind=kind)
+        return
+    with failing(until, Died()), suppress(Died):
+        again(*paths, kind=kind)
+
+
 @pytest.mark.parametrize("is_published", [True, False])
 @KINDS
 def test_the_topic_lies_beside_the_note_and_another_log_dir_is_named_first(tmp_path: Path, kind: str, is_published: bool) -> None:
     first, second = made(tmp_path, first="t", second="other")
-    if is_published:
-        again(first, second, kind=kind)
-    else:
-        with failing(5, Died()), suppress(Died):
-            again(first, second, kind=kind)
+    begun(first, second, kind=kind, until=None if is_published else 5)
     assert [note.is_published for note in commits(first)] == [is_published]
     before = found(first)
     for _ in range(2):
@@ -285,11 +290,7 @@ def test_published_and_moved_to_a_log_dir_that_the_job_does_not_name(tmp_path: P
 @KINDS
 def test_a_partition_that_is_a_mount_point_of_its_own(tmp_path: Path, kind: str, is_published: bool) -> None:
     first, second = made(tmp_path, first="here", second="t")
-    if is_published:
-        again(first, second, kind=kind)
-    else:
-        with failing(9, Died()), suppress(Died):
-            again(first, second, kind=kind)
+    begun(first, second, kind=kind, until=None if is_published else 9)
     (second / "t-1").rename(tmp_path / "aside")
     (second / "t-1").mkdir()
     (second / "t-1" / "lost+found").mkdir()

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from golden import CLEAN
 from test_publish_failures import EXPECTED, ROWS, Died, failing, found, left, run
 
-from offsetlog import Log, LogConfig, LogDir, commits, forget_commit
+from offsetlog import Commit, Log, LogConfig, LogDir, commits, forget_commit
 from offsetlog._commit import notes
 from offsetlog._commit.places import metadata_among
 from offsetlog._commit.publishing import commit
@@ -81,32 +82,40 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.log")}
 
 
+def half_way(folder: Path, kind: str, *, spread: bool = False) -> Iterator[tuple[int, Places, list[Commit]]]:
+    """Yield log dirs with a commit that died half-way, and its note: once for each moment at which it can, of which there are some."""
+    count = 0
+    for at in range(1, 60):
+        (folder / str(at)).mkdir()
+        places = Places(folder / str(at))
+        if spread:
+            places.spread()
+        with failing(at, Died()) as seen, suppress(Died):
+            places.run(kind)
+        if seen() < at:
+            assert count >= 3
+            return
+        noted = commits(places.first)
+        if noted and not noted[0].is_published:
+            count += 1
+            yield at, places, noted
+    pytest.fail("a commit without an end")
+
+
 @pytest.mark.parametrize("how", ["missing", "empty", "made anew"])
 @pytest.mark.parametrize("kind", ["named", "stream"])
 def test_it_waits_until_it_is_mounted(tmp_path: Path, kind: str, how: str) -> None:
     """Whatever was published, and whatever stands in the log dir's place."""
-    died = 0
-    for at in range(1, 60):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        places = Places(folder)
-        with failing(at, Died()) as seen, suppress(Died):
-            places.run(kind)
-        if seen() < at:
-            break
-        notes = commits(places.first)
-        if not notes or notes[0].is_published:
-            continue
-        died += 1
+    for at, places, noted in half_way(tmp_path, kind):
         places.unmount(how)
-        before = files(folder)
+        before = files(places.first.parent)
         for _ in range(2):
             with pytest.raises(OSError, match="Mount it, or have a link") as refused:
                 places.run(kind)
             assert refused.value.errno == errno.ENODEV
             assert refused.value.filename == str(places.second)
-        assert commits(places.first) == notes
-        assert {name: text for name, text in files(folder).items() if "staging" not in name} == {
+        assert commits(places.first) == noted
+        assert {name: text for name, text in files(places.first.parent).items() if "staging" not in name} == {
             name: text for name, text in before.items() if "staging" not in name
         }
         # Another topic is nobody's business.
@@ -116,9 +125,6 @@ def test_it_waits_until_it_is_mounted(tmp_path: Path, kind: str, how: str) -> No
         places.run(kind)
         assert found(places.second) == EXPECTED, at
         assert not left(places.second), at
-    else:
-        pytest.fail("a commit without an end")
-    assert died >= 3
 
 
 def test_one_that_was_published_is_not_published_again(tmp_path: Path) -> None:
@@ -243,18 +249,7 @@ def test_without_the_metadata_that_told_of_replicas_nothing_goes_on(tmp_path: Pa
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_nothing_more_is_published_while_a_part_is_not_mounted(tmp_path: Path, how: str) -> None:
     """By whoever goes on with it; and nobody makes anew what is not there."""
-    for at in range(1, 60):
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        places = Places(folder)
-        places.spread()
-        with failing(at, Died()) as seen, suppress(Died):
-            places.run("named")
-        if seen() < at:
-            break
-        noted = commits(places.first)
-        if not noted or noted[0].is_published:
-            continue
+    for at, places, _ in half_way(tmp_path, "named", spread=True):
         places.unmount(how)
         before = files(places.first)
         places.run("nameless", topic="here", rows=ROWS[:3])
@@ -267,8 +262,6 @@ def test_nothing_more_is_published_while_a_part_is_not_mounted(tmp_path: Path, h
         places.mount()
         places.run("named")
         assert places.found() == EXPECTED, at
-    else:
-        pytest.fail("a commit without an end")
 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from partition_damage import CHECKPOINTS, DAMAGED, KINDS, RECORDS, SEGMENT, SOUND, Kind, anybody, made, mend
+from reading_answers import Ran
 from test_no_trace import traces
 from writing import CONFIG, LOCK
 
 from offsetlog import LogDir, LogDirError, OffsetLogError, Record, Scan, TopicPartition, UnreadPartitionsError
 from offsetlog._offsetlog import run_cli
-
-
-class Ran(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-    @property
-    def partitions(self) -> list[dict[str, Any]]:
-        """The lines about one partition; the first one of a plan is about all."""
-        return [line for line in self.lines if "topic" in line]
 
 
 class Place:
