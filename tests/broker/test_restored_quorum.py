@@ -59,7 +59,9 @@ def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int,
     """Also after the death of one node of three, and when all have been killed."""
     with quorum(version, tmp_path, nodes, how) as members:
         report = restore_into(members)
-        assert {each.state for each in report.partitions} == {"restored"}
+        assert {each.state for each in report.partitions} == {"restored"}, [
+            each for each in report.partitions if each.state != "restored"
+        ]
         # The format tool writes one into each of a node's folders; controllers read that of the metadata.
         assert {str(member.directory / "metadata" / "bootstrap.checkpoint") for member in members} <= set(report.bootstrap_checkpoints)
         check_serves(members)
@@ -84,7 +86,9 @@ def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
         for member in members:
             member.kill()
         report = restore_into(members)
-        assert {each.state for each in report.partitions} == {"restored"}
+        assert {each.state for each in report.partitions} == {"restored"}, [
+            each for each in report.partitions if each.state != "restored"
+        ]
         # The cluster's leader epochs are below those of the records, which are counted anew.
         check_serves(members, epochs=False)
 
