@@ -66,7 +66,7 @@ impl Cursor {
         let fresh = self.log.fresh_view()?;
         // Of a directory that changes all the time it is not known whether the log was cut: to look for ever would end nothing.
         if !is_cut && (self.marker_looks >= LOOKS_MAX || self.view.has_only_grown_to(&fresh)) {
-            self.fills_checked = fills;
+            (self.fills_checked, self.marker_looks) = (fills, 0);
             return Ok(false);
         }
         self.marker_looks += 1;
