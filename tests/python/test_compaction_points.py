@@ -121,6 +121,33 @@ def test_recovery_that_cuts(tmp_path: Path, clock: Hour, in_a_log_dir: bool) -> 
         assert list(of_key(log, b"a")) == []
 
 
+def test_a_lower_point_that_could_not_be_stored_is_stored_with_the_next_change(tmp_path: Path, clock: Hour) -> None:
+    with LogDir.open(tmp_path, "a", defaults=SETTINGS, clock=clock) as log_dir:
+        log_dir.create_topic("t", 1, config=SETTINGS)
+        log = log_dir.log("t", 0)
+        append(log, clock, b"a", b"secret")
+        grow(log, clock)
+        log.compact()
+        position = next(log.batches(start=5)).position
+        segment = Path(log.segments[0].path)
+    damaged = bytearray(segment.read_bytes())
+    damaged[position + 65] ^= 1
+    segment.write_bytes(damaged)
+    obstacle = tmp_path / "cleaner-offset-checkpoint.tmp"
+    obstacle.mkdir()
+    with pytest.raises(IsADirectoryError):
+        recover(tmp_path / "t-0")
+    with Log.open(tmp_path / "t-0", "a", SETTINGS, clock=clock) as log:
+        with pytest.raises(IsADirectoryError):
+            append(log, clock, b"a", None)
+        obstacle.rmdir()
+        assert append(log, clock, b"a", None) == 5
+        grow(log, clock)
+    with Log.open(tmp_path / "t-0", "a", SETTINGS, clock=clock) as log:
+        compact_past_the_horizon(log, clock)
+        assert list(of_key(log, b"a")) == []
+
+
 def test_a_pass_that_would_leave_offsets_out_is_refused(tmp_path: Path, clock: Hour) -> None:
     with opened(tmp_path / "t-0", clock) as log:
         append(log, clock, b"a", b"secret")

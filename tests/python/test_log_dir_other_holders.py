@@ -206,3 +206,31 @@ def test_a_forked_child_drops_what_a_thread_of_its_parent_is_writing(place: Path
     waiting.join()
     log_dir.close()
     assert lines(place, START) == {"t-0": 5}
+
+
+def test_lines_of_a_log_that_could_not_be_marked_are_not_written(tmp_path: Path) -> None:
+    """They wait since an earlier close; the next opening fails after it has written the partition's state file."""
+    log_dir = LogDir.open(tmp_path, "a", defaults=COMPACTS)
+    log_dir.create_topic("t", 1)
+    log = log_dir.log("t", 0)
+    compacted(log)
+    log.close()
+    del log
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    (tmp_path / "offsetlog-unclean.tmp").mkdir()
+    with pytest.raises(IsADirectoryError):
+        log_dir.append("t", b"v", key=b"k")
+    (tmp_path / "offsetlog-unclean.tmp").rmdir()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    elsewhere(
+        tmp_path,
+        """
+with Log.open(place + "/t-0", "a") as log:
+    log.truncate_to(5)
+    for number in range(40):
+        log.append(b"n", key=b"w")
+""",
+    )
+    log_dir.close()
+    assert lines(tmp_path, CLEANED).get("t-0", 0) <= 5
+    assert lines(tmp_path, RECOVERY) == {"t-0": 45}

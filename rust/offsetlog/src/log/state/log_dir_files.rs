@@ -243,7 +243,8 @@ impl LogDirFiles {
         });
         self.set_lines(&lines, topic, partition, false)?;
         if self.defers_writes {
-            Ok(())
+            // Another process may create a partition of this name before the lines are written.
+            self.leave(topic, partition)
         } else {
             self.settle()
         }

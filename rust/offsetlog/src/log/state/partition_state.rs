@@ -254,8 +254,10 @@ impl PartitionState {
             line => line?.unwrap_or(0),
         };
         let recovery_point = recovery_point.max(self.durable);
+        let shared = Arc::clone(shared);
+        self.owns_lines = true;
         shared.hold(&self.topic, self.partition, || {
-            let on_disk = self.on_disk(shared)?;
+            let on_disk = self.on_disk(&shared)?;
             self.write_state(&State {
                 // The value of the line, written or collected: a different one later shows that a broker moved it.
                 recovery_point,
@@ -264,12 +266,11 @@ impl PartitionState {
             })
         })?;
         shared.leave_marker(&self.name())?;
-        self.marked_unclean = true;
-        self.owns_lines = true;
-        match self.cleaner_limit {
-            Some(limit) => self.set_cleaner_point(limit, state),
-            None => Ok(()),
+        if let Some(limit) = self.cleaner_limit {
+            self.set_cleaner_point(limit, state)?;
         }
+        self.marked_unclean = true;
+        Ok(())
     }
 
     fn boot(&self) -> u128 {
