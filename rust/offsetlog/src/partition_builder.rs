@@ -243,7 +243,9 @@ impl PartitionBuilder {
     /// the directory to its place.
     ///
     /// # Errors
-    /// `Io`, `Interrupted`; `LogDir` if somebody else made the directory meanwhile. Nothing is left then.
+    /// `Io`, `Interrupted`; `LogDir` if somebody else made the directory meanwhile. Nothing is left then, with two exceptions: if lines of
+    /// the log dir's checkpoints cannot be written, the last step, the directory is complete and durable, and the error says so; if a sync
+    /// fails when it has its name, it stays if somebody has opened it by then.
     pub fn finish(mut self, log_start_offset: i64, log_end_offset: i64) -> Result<BuiltPartition> {
         let built = self.end(log_start_offset, log_end_offset)?;
         self.log.close()?;

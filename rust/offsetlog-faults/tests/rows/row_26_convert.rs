@@ -1,7 +1,9 @@
 //! Row 26: power is lost at any change of the disk while a log is converted, or a call fails: the old log is as it was, and under the
 //! new name stands nothing or all of it.
-use offsetlog::disk::Disk;
-use offsetlog::{ConvertOptions, Error, Log, LogWriter, WriteOptions, convert};
+use offsetlog::disk::{Access, Disk};
+use offsetlog::{
+    ConvertOptions, Error, Log, LogWriter, NewPartition, PartitionBuilder, WriteOptions, convert,
+};
 use offsetlog_faults::batch::Batch;
 use offsetlog_faults::check::read;
 use offsetlog_faults::fault::{FaultDisk, Plan};
@@ -9,7 +11,7 @@ use offsetlog_faults::files::{batches, segments};
 use offsetlog_faults::report::{Failures, Row, replayed, scaled};
 use offsetlog_faults::run::{PARTITION, Run, clock, options};
 use offsetlog_faults::script::Script;
-use offsetlog_faults::sim::{Cut, Node, SimDisk, World};
+use offsetlog_faults::sim::{Cut, Names, Node, SimDisk, World};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -236,6 +238,12 @@ fn fail(old: &Old, error: i32) -> Result<usize, String> {
             old.script.fill,
             &mut fastrand::Rng::with_seed(1),
         );
+        if let Err(error) = &done
+            && image.node(Path::new(NEW)).is_some()
+            && !error.to_string().contains("is complete and durable")
+        {
+            return Err(place("the new log is there nevertheless".to_owned()));
+        }
         old.check(&image, done.is_ok()).map_err(place)?;
         if failed.is_empty() {
             return Ok(nth as usize);
@@ -323,4 +331,60 @@ fn a_call_that_fails_leaves_the_old_log_and_nothing_or_all_of_the_new_one() {
     }
     failures.end("row-26");
     row.end(&"");
+}
+
+/// The nth call fails while a new partition takes the place of one that never had a record, as `restore` lets it. Returns whether a call
+/// failed.
+fn replace(nth: u64) -> Result<bool, String> {
+    let words = |error: Error| error.to_string();
+    let sim = SimDisk::new(World::new(Names::Strict, &["/sim", "/sim/logs"]));
+    let sound = options(Arc::new(sim.clone()), &clock());
+    sim.open(
+        Path::new("/sim/logs/recovery-point-offset-checkpoint"),
+        Access::Replace,
+    )
+    .and_then(|file| file.write_at(b"0\n0\n", 0))
+    .expect("a log dir's file");
+    let empty = LogWriter::open(NEW, &sound, &WriteOptions::default()).map_err(words)?;
+    let topic_id = empty.topic_id().map_err(words)?;
+    empty.close().map_err(words)?;
+    let faults = FaultDisk::over(&sim, Plan::none());
+    let begin = NewPartition {
+        topic_id,
+        base_offset: Some(7),
+        replaces_empty: true,
+        ..NewPartition::default()
+    };
+    let failing = options(Arc::new(faults.clone()), &clock());
+    let builder = PartitionBuilder::create(NEW, &failing, &begin).map_err(words)?;
+    faults.set(Plan {
+        nth,
+        ..Plan::none()
+    });
+    let finished = builder.finish(7, 7);
+    let failed = faults.failed();
+    let log = Log::open(NEW, &sound).map_err(|error| {
+        format!("call {nth}, {failed:?}, the engine said {finished:?}: {error}")
+    })?;
+    let end = log.log_end_offset().map_err(words)?;
+    let is_complete = finished.as_ref().map_or_else(
+        |error| error.to_string().contains("is complete and durable"),
+        |_| true,
+    );
+    let expected = if is_complete { 7 } else { 0 };
+    if (end, log.topic_id().map_err(words)?) != (expected, topic_id) {
+        return Err(format!(
+            "call {nth}, {failed:?}, the engine said {finished:?}: the log ends at {end}, {expected} expected"
+        ));
+    }
+    Ok(!failed.is_empty())
+}
+
+#[test]
+fn a_call_that_fails_leaves_the_empty_partition_that_was_to_be_replaced() {
+    let mut nth = 1;
+    while replace(nth).expect("the old one or the new one") {
+        nth += 1;
+    }
+    assert!(nth > 50, "{nth} calls");
 }

@@ -100,6 +100,26 @@ impl Site {
     /// Moves the finished directory into place.
     pub(super) fn publish(&self, log_start_offset: i64) -> Result<()> {
         let replaced = self.take_away_empty()?;
+        self.put_in_place(log_start_offset).inspect_err(|_| {
+            if let Some(replaced) = &replaced {
+                self.put_back(replaced);
+            }
+        })?;
+        // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
+        self.discard();
+        if let Some(replaced) = replaced {
+            let _ = remove_all(self.disk.as_ref(), &replaced, DEPTH_MAX);
+        }
+        // In a log dir only the log dir's checkpoints hold the log start offset, and what a broker need not recover.
+        self.give_all_lines(log_start_offset).map_err(|error| {
+            error.advise(
+                "the new partition is complete and durable, only lines of its log dir's checkpoints are missing: a broker recovers it \
+                 when it starts. To make it again, remove its directory first",
+            )
+        })
+    }
+
+    fn put_in_place(&self, log_start_offset: i64) -> Result<()> {
         // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
         refuse_used(self.disk.as_ref(), &self.new)?;
         if self.is_log_dir {
@@ -118,21 +138,43 @@ impl Site {
                 None => forget_partition(&self.new, &self.options, log_start)?,
             }
         }
+        let extent = extent(&self.building, &self.options)?;
         self.disk
             .rename(&self.building, &self.new)
             .map_err(|error| Error::io(IoCall::Rename, &self.building, error))?;
-        for folder in [&self.aside, &self.parent] {
-            self.disk
-                .sync_directory(folder)
-                .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))?;
+        let synced = [&self.aside, &self.parent]
+            .into_iter()
+            .try_for_each(|folder| {
+                self.disk
+                    .sync_directory(folder)
+                    .map_err(|error| Error::io(IoCall::SyncDirectory, folder, error))
+            });
+        // Whether it would survive a loss of power is not known.
+        synced.inspect_err(|_| self.take_back(extent))
+    }
+
+    /// Moves the directory back to where it was made, unless somebody has opened it, or has appended to it.
+    fn take_back(&self, extent: Extent) {
+        let Ok(lock) = lock_partition(self.disk.as_ref(), &self.new) else {
+            return;
+        };
+        if self::extent(&self.new, &self.options).is_ok_and(|found| found == extent) {
+            let _ = self.disk.rename(&self.new, &self.building);
+            let _ = self.disk.sync_directory(&self.parent);
         }
-        // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
-        self.discard();
-        if let Some(replaced) = replaced {
-            let _ = remove_all(self.disk.as_ref(), &replaced, DEPTH_MAX);
+        lock.release();
+    }
+
+    /// Gives the partition that was taken away its name again, unless somebody else made one.
+    fn put_back(&self, replaced: &Path) {
+        let found = self.disk.stat(&self.new);
+        if found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let _ = self.disk.rename(replaced, &self.new);
         }
+    }
+
+    fn give_all_lines(&self, log_start_offset: i64) -> Result<()> {
         if self.is_log_dir {
-            // In a log dir only the log dir's checkpoints hold the log start offset, and what a broker need not recover.
             give_lines(
                 &self.new,
                 &self.topic,
@@ -141,10 +183,10 @@ impl Site {
                 log_start_offset,
             )?;
         }
-        if let Some(shared) = &self.shared {
-            shared.write_lines_in_time((self.options.clock)())?;
+        match &self.shared {
+            Some(shared) => shared.write_lines_in_time((self.options.clock)()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Renames the partition in the new one's place, which never had a record, as one that is being deleted. After a crash
@@ -201,6 +243,19 @@ pub(super) fn made_here(topic: &str) -> WriteOptions {
         is_copy: true,
         ..WriteOptions::default()
     }
+}
+
+/// The log end offset of a log, and the bytes of its segments.
+type Extent = (i64, u64);
+
+fn extent(path: &Path, options: &OpenOptions) -> Result<Extent> {
+    let log = Log::open(path, options)?;
+    let bytes = log
+        .segments()?
+        .iter()
+        .map(|segment| segment.size_bytes)
+        .sum();
+    Ok((log.log_end_offset()?, bytes))
 }
 
 /// Whether the directory is a partition that never had a batch.
