@@ -45,3 +45,13 @@ def test_the_state_decides(place: Path, state: str, fields: dict[str, Any], expe
         assert shown(kafka) == (ends if ends != "refused" else "waits")
     with Server(place) as kafka:
         assert shown(kafka) == "waits"
+
+
+@pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort"])
+def test_a_record_that_may_tell_of_the_transaction_is_not_overruled(place: Path, state: str) -> None:
+    """`without_state` is for transactions of which no record tells. This one may be of it, and tell of a commit."""
+    decide(place, state, partitions=())
+    with Server(place, open_transactions="decide", without_state=True) as kafka:
+        assert shown(kafka) == "waits"
+    with Server(place, open_transactions="decide") as kafka:
+        assert shown(kafka) == "waits"

@@ -174,9 +174,14 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-def decide(place: Path, state: str, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
-    """Let the coordinator say that."""
+def decide(place: Path, state: str, prepared: tuple[int, ...] | None = None, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
+    """Let the coordinator say that; of a complete transaction, with the record before it that named its partitions."""
     with Log.open(place / "__transaction_state-0", "a") as log:
+        if prepared is not None:
+            before = {**fields, "partitions": prepared}
+            if before.pop("previous", None) is not None:
+                before["producer"] = PRODUCER
+            log.append_records([state_record(state.replace("Complete", "Prepare"), **before)])
         log.append_records([state_record(state, **fields)])
 
 
@@ -198,8 +203,14 @@ CASES = [
     ("PrepareCommit", {}, ("committed", "refused", "committed")),
     ("PrepareAbort", {}, ("aborted", "aborted", "refused")),
     ("PrepareEpochFence", {}, ("aborted", "aborted", "refused")),
-    ("CompleteCommit", {"partitions": ()}, ("committed", "refused", "committed")),
-    ("CompleteAbort", {"partitions": ()}, ("aborted", "aborted", "refused")),
+    ("CompleteCommit", {"partitions": (), "prepared": (0,)}, ("committed", "refused", "committed")),
+    ("CompleteAbort", {"partitions": (), "prepared": (0,)}, ("aborted", "aborted", "refused")),
+    # Of another partition's transaction: what is open here came late behind the marker of an earlier one (KAFKA-14402).
+    ("CompleteCommit", {"partitions": (), "prepared": (7,)}, ("refused", "refused", "refused")),
+    ("CompleteAbort", {"partitions": (), "prepared": (7,)}, ("refused", "refused", "refused")),
+    # Compaction removed the record that named the partitions.
+    ("CompleteCommit", {"partitions": ()}, ("refused", "refused", "refused")),
+    ("CompleteAbort", {"partitions": ()}, ("refused", "refused", "refused")),
     # The coordinator has another transaction of this producer: who knows how this one ended.
     ("Ongoing", {"partitions": (7,)}, ("refused", "refused", "refused")),
     ("PrepareCommit", {"partitions": (7,)}, ("refused", "refused", "refused")),
@@ -217,6 +228,7 @@ CASES = [
     ("PrepareAbort", {"client": 2, "epoch": 1}, ("aborted", "aborted", "refused")),
     ("PrepareAbort", {"client": 2, "epoch": 2}, ("refused", "refused", "refused")),
     ("CompleteCommit", {"client": 2, "epoch": 1, "partitions": ()}, ("committed", "refused", "committed")),
+    ("CompleteCommit", {"client": 2, "epoch": 1, "partitions": (), "prepared": (7,)}, ("refused", "refused", "refused")),
     ("CompleteAbort", {"client": 2, "epoch": 2, "partitions": ()}, ("refused", "refused", "refused")),
     # The end gave the producer another id: the record tells of the earlier one until the next transaction begins.
     ("CompleteCommit", {"client": 2, "producer": 5000, "previous": PRODUCER, "partitions": ()}, ("committed", "refused", "committed")),
@@ -272,7 +284,7 @@ def test_a_transaction_behind_the_marker_of_the_completed_one_hangs(place: Path)
     with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
         log.append_marker(PRODUCER, 0, commit=True)
         log.append_batches(transactional(PRODUCER, 3))
-    decide(place, "CompleteCommit", partitions=())
+    decide(place, "CompleteCommit", prepared=(0,), partitions=())
     (found,) = lines("producers", place, "--open")
     assert (found["standing"], found["transaction_first_offset"]) == ("hanging", 4)
     before = tree(place)

@@ -196,6 +196,9 @@ fn decide(
                     "the coordinator of {id:?} has another transaction ({state}), and not this one"
                 ),
                 Standing::Hanging => "no coordinator has a transaction of this producer".to_owned(),
+                _ if found.state.is_some() => format!(
+                    "the coordinator's record of {id:?} ({state}) does not tell whether it is of this transaction"
+                ),
                 _ => match coordinators.unread() {
                     Some(unread) => unread.to_owned(),
                     None => format!("the partition of {STATE_TOPIC} that would tell is not here"),
@@ -237,14 +240,19 @@ pub fn transaction_ends(
         let is_decided = producer.standing == Standing::Committing;
         let options = EndTransactionOptions {
             commit: (!is_decided).then_some(false),
-            without_state: without_state
-                && (producer.standing != Standing::Unknown || coordinators.unread().is_none()),
+            without_state: without_state && !may_tell(&producer, &coordinators),
             dry_run: true,
         };
         let commit = decide(&producer, options, &coordinators).ok();
         ends.push(TransactionEnd { producer, commit });
     }
     Ok(ends)
+}
+
+/// Whether there is a coordinator's record that may be of the transaction, although nobody can tell: it may tell of a commit.
+fn may_tell(producer: &PartitionProducer, coordinators: &Coordinators<'_>) -> bool {
+    producer.standing == Standing::Unknown
+        && (producer.state.is_some() || coordinators.unread().is_some())
 }
 
 /// The leader epoch with which a coordinator's record was written, which is the coordinator's epoch.

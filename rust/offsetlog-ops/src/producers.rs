@@ -28,7 +28,7 @@ pub enum Standing {
     Aborting,
     /// No coordinator knows of it, so nobody ends it.
     Hanging,
-    /// The coordinator's partition of `__transaction_state` is not here, or cannot be read.
+    /// The coordinator's partition of `__transaction_state` is not here, or cannot be read, or its record does not tell.
     Unknown,
 }
 
@@ -198,9 +198,12 @@ fn standing_of(
     partition: &TopicPartition,
     producer: &ProducerState,
 ) -> Result<Standing> {
-    let is_listed = transaction.partitions.iter().any(|(topic, numbers)| {
-        *topic == partition.topic && numbers.contains(&partition.partition)
-    });
+    let is_among = |partitions: &[(String, Vec<i32>)]| {
+        partitions.iter().any(|(topic, numbers)| {
+            *topic == partition.topic && numbers.contains(&partition.partition)
+        })
+    };
+    let is_listed = is_among(&transaction.partitions);
     if !may_be_of(transaction, producer) {
         return Ok(Standing::Hanging);
     }
@@ -210,8 +213,15 @@ fn standing_of(
         TransactionState::PrepareAbort | TransactionState::PrepareEpochFence if is_listed => {
             Standing::Aborting
         }
-        // Such a record names no partitions any more. Its transaction is over here, if its marker is.
+        // Such a record names no partitions any more; the one before it did. A batch that came late behind a marker can be of an earlier
+        // transaction (KAFKA-14402), which the epoch tells only for clients that raise it with each.
         TransactionState::CompleteCommit | TransactionState::CompleteAbort => {
+            match &transaction.ended_partitions {
+                Some(ended) if !is_among(ended) => return Ok(Standing::Hanging),
+                None if !raises_epochs(transaction) => return Ok(Standing::Unknown),
+                _ => {}
+            }
+            // Its transaction is over here, if its marker is.
             let Some(start) = transaction.start_timestamp else {
                 return Ok(Standing::Unknown);
             };
@@ -244,16 +254,20 @@ fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> bool {
         return is_complete && transaction.previous_producer_id == Some(producer.producer_id);
     }
     let raise = transaction.producer_epoch - i32::from(producer.producer_epoch);
-    let raises = transaction
-        .client_transaction_version
-        .is_some_and(|version| version >= EPOCH_PER_TRANSACTION);
     match state {
         TransactionState::Ongoing => raise == 0,
-        _ if raises => raise == 1,
+        _ if raises_epochs(transaction) => raise == 1,
         _ if is_commit => raise == 0,
         // A coordinator that aborts by itself fences the producer first.
         _ => (0..=1).contains(&raise),
     }
+}
+
+/// Whether each end of a transaction of this client raises the producer's epoch.
+fn raises_epochs(transaction: &Transaction) -> bool {
+    transaction
+        .client_transaction_version
+        .is_some_and(|version| version >= EPOCH_PER_TRANSACTION)
 }
 
 /// Whether a marker before the producer's open transaction is not older than `start`. Both are of a coordinator's clock.

@@ -82,6 +82,9 @@ pub struct Transaction {
     pub timeout_ms: i32,
     /// The partitions of the transaction, by topic; empty once it is complete.
     pub partitions: Vec<(String, Vec<i32>)>,
+    /// Of a complete transaction: the partitions that the record before named, which prepared its end. `None` if compaction has removed
+    /// that record, and while a transaction is not complete.
+    pub ended_partitions: Option<Vec<(String, Vec<i32>)>>,
     /// Start of the transaction, in ms since 1970; `None` before the first one.
     pub start_timestamp: Option<i64>,
     /// When the coordinator last changed the record, in ms since 1970.
@@ -145,13 +148,42 @@ fn replay(
             None => transactions.remove(&id),
             Some((_, value)) => {
                 let name = text(&key, "transactionalId");
-                let found = transaction(name, &value, (partition, record.offset));
+                let mut found = transaction(name, &value, (partition, record.offset));
+                let before: Option<&Transaction> = transactions.get(&id);
+                found.ended_partitions =
+                    before.and_then(|before| partitions_of_end(before, &found));
                 transactions.insert(id, found)
             }
         };
         Ok(())
     })?;
     Ok(transactions)
+}
+
+/// The partitions of a transaction that `complete` ends, as the record before it named them.
+fn partitions_of_end(
+    before: &Transaction,
+    complete: &Transaction,
+) -> Option<Vec<(String, Vec<i32>)>> {
+    use TransactionState::{
+        CompleteAbort, CompleteCommit, PrepareAbort, PrepareCommit, PrepareEpochFence,
+    };
+    let is_its_own = before.producer_id == complete.producer_id
+        || complete.previous_producer_id == Some(before.producer_id);
+    match (before.state, complete.state) {
+        (PrepareCommit, CompleteCommit) | (PrepareAbort | PrepareEpochFence, CompleteAbort)
+            if is_its_own =>
+        {
+            Some(before.partitions.clone())
+        }
+        // Written again, for example with another timeout.
+        (CompleteCommit, CompleteCommit) | (CompleteAbort, CompleteAbort)
+            if is_its_own && before.start_timestamp == complete.start_timestamp =>
+        {
+            before.ended_partitions.clone()
+        }
+        _ => None,
+    }
 }
 
 fn transaction(
@@ -176,6 +208,7 @@ fn transaction(
         state: TransactionState::from_number(int(value, "transactionStatus")),
         timeout_ms: int(value, "transactionTimeoutMs"),
         partitions: partitions.into_iter().collect(),
+        ended_partitions: None,
         start_timestamp: long(value, "transactionStartTimestampMs").filter(|time| *time >= 0),
         last_update_timestamp: long(value, "transactionLastUpdateTimestampMs").unwrap_or(-1),
         client_transaction_version: small("clientTransactionVersion"),
