@@ -552,6 +552,10 @@ class WritableLog(Log):
         Offset and leader epoch are 12 bytes of a batch that its checksum does not cover: only they change, and with
         `preserve_offsets` not even those. This is what publishes records that were written aside, and what puts copies together.
 
+        Only whole batches are appended, and nothing else of `source`: if its log start offset is inside a batch, the records of
+        that batch that were deleted there come along; a log end offset behind its last batch is not taken over. To copy a partition
+        with both its ends, use :func:`salvage` or :func:`convert`.
+
         Parameters
         ----------
         source

@@ -27,6 +27,9 @@ impl LogWriter {
     /// Appends the batches of `source` behind the end of this log. Nothing is encoded or compressed again: base offset and leader epoch
     /// are 12 bytes outside of what a batch's checksum covers. Checksums are compared on the way.
     ///
+    /// If the log start offset of `source` is inside a batch, the records of it that were deleted there come along. Its log end offset is
+    /// not taken over if it is behind the last batch.
+    ///
     /// Gaps between batches stay. Gives the first and last offset and the greatest timestamp; without batches the offsets are -1. Each batch is appended whole or
     /// not at all. After an error, or when the process dies, the first ones may be in the log.
     ///
