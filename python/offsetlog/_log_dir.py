@@ -703,10 +703,13 @@ class LogDir:
         5
         """
         checked = checked_scan(**options)
-        if self._appender is not None:
-            ranges = tuple((Part(self, key, required=partitions is not None), None, None) for key in self._chosen(partitions))
-            return Scan._of(ranges, checked, raises_last=True)  # noqa: SLF001
         wanted = self._wanted(partitions)
+        # Each open log holds a file: of many partitions, a process may not have as many.
+        if self._appender is not None or len(wanted) > MAX_OPEN_PARTITIONS:
+            required = partitions is not None
+            chosen = self._chosen(wanted if required else None)
+            ranges = tuple((Part(self, key, required=required), None, None) for key in chosen)
+            return Scan._of(ranges, checked, raises_last=True)  # noqa: SLF001
         opened = tuple((self._opened(key, alone=len(wanted) == 1), None, None) for key in wanted)
         return Scan._of(opened, checked, raises_last=True)  # noqa: SLF001
 

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -294,15 +294,25 @@ class Run:
     allowed_files = FILES_MAX * (OPEN_MAX + 2 * APPENDERS + 5) + 4
 
 
-def open_files(folder: Path) -> int:
-    """How many files below the folder this process has open."""
-    count = 0
+def _open_names(folder: Path) -> Iterator[str]:
+    """The open files below the folder, by their paths in it."""
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            count += str(descriptor.readlink()).startswith(f"{folder}/")
+            path = str(descriptor.readlink())
         except OSError:
             continue
-    return count
+        if path.startswith(f"{folder}/"):
+            yield path.removeprefix(f"{folder}/")
+
+
+def open_files(folder: Path) -> int:
+    """How many files below the folder this process has open."""
+    return sum(1 for _ in _open_names(folder))
+
+
+def open_partitions(folder: Path) -> set[str]:
+    """The partitions in the folder of which this process has a file open."""
+    return {name.partition("/")[0] for name in _open_names(folder) if "/" in name}
 
 
 def opened(folder: Path) -> WritableLogDir:
