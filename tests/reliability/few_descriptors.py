@@ -46,7 +46,7 @@ def same(found: object, expected: object) -> None:
         raise AssertionError(message[:500])
 
 
-def reads(log_dir: LogDir, folder: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+def reads(log_dir: LogDir, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     """What both modes answer."""
     many = [TopicPartition("many", number) for number in range(PARTITIONS)]
     every = log_dir.partitions()
@@ -87,7 +87,7 @@ def reads(log_dir: LogDir, folder: Path) -> Iterator[tuple[str, Callable[[], Non
     yield "verify", lambda: same([each for each in verify(folder).findings if each.severity == "error"], [])
 
 
-def changes(log_dir: WritableLogDir) -> Iterator[tuple[str, Callable[[], None]]]:
+def changes(log_dir: WritableLogDir) -> Iterator[tuple[str, Callable[[], object]]]:
     """What only a log dir that is open for appending does."""
     yield (
         "append",

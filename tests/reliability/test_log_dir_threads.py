@@ -130,7 +130,7 @@ def many() -> Iterator[Path]:
 def test_many_partitions_are_asked_with_few_descriptors(many: Path, mode: str) -> None:
     """Each question holds few of them at any moment: none fails, and none leaves a partition out."""
     # Mode "r" comes first: the other one changes the log dir.
-    command = [sys.executable, FEW_DESCRIPTORS, many, mode]
+    command = [sys.executable, str(FEW_DESCRIPTORS), str(many), mode]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"after {done.stdout.splitlines()[-1:]}: {done.stderr[-2000:]}"
     assert len(done.stdout.splitlines()) >= (25 if mode == "r" else 35)
