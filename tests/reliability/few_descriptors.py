@@ -94,8 +94,10 @@ def changes(log_dir: WritableLogDir) -> Iterator[tuple[str, Callable[[], object]
         lambda: same({log_dir.append("many", b"third", partition=number).offset for number in range(PARTITIONS)}, {2}),
     )
     yield "flush", log_dir.flush
+    yield "a dry run of maintain", lambda: same(log_dir.maintain(dry_run=True).failed, {})
     yield "maintain", lambda: same(log_dir.maintain().failed, {})
     yield "set_topic_config", lambda: log_dir.set_topic_config("many", {"retention.ms": 1, "file.delete.delay.ms": 0})
+    yield "a dry run of retention", lambda: same(log_dir.maintain(now=NOW + 10**9, dry_run=True).failed, {})
     yield "retention", lambda: same(len(log_dir.maintain(now=NOW + 10**9).partitions), PARTITIONS)
     # A deletion holds the locks of a whole topic: of all 340 partitions there are not as many.
     yield "create_topic", lambda: log_dir.create_topic("more", 60)

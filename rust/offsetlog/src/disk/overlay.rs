@@ -75,12 +75,29 @@ impl OverlayDisk {
         })
     }
 
-    /// Opens a file of the disk below so that it can be changed here.
+    /// Opens a file here. While it is open, so is the file below that it has bytes of, and no longer: a dry run over many partitions
+    /// may not have a descriptor for each.
+    fn opened(&self, file: Arc<OverlayFile>) -> io::Result<Arc<dyn DiskFile>> {
+        let has_bytes_below = file.content().seen > 0;
+        let below = match &file.below {
+            Some(path) if has_bytes_below => {
+                let below = self.below.open(path, Access::Read)?;
+                if below.stat()?.id != file.id {
+                    // Another file has its name by now.
+                    return Err(io::ErrorKind::NotFound.into());
+                }
+                Some(below)
+            }
+            _ => None,
+        };
+        Ok(Arc::new(OpenFile { file, below }))
+    }
+
+    /// A file of the disk below, so that it can be changed here.
     fn over(&self, path: &Path) -> io::Result<Arc<OverlayFile>> {
-        let below = self.below.open(path, Access::Read)?;
-        let stat = below.stat()?;
+        let stat = self.below.open(path, Access::Read)?.stat()?;
         Ok(Arc::new(OverlayFile {
-            below: Some(below),
+            below: Some(path.to_path_buf()),
             id: stat.id,
             store: Arc::clone(&self.pages),
             content: Mutex::new(Content {
@@ -142,7 +159,7 @@ impl Disk for OverlayDisk {
         let is_there = is_below || matches!(known, Some(Some(_)));
         match access {
             Access::Read => match known {
-                Some(Some(file)) => return Ok(file),
+                Some(Some(file)) => return self.opened(file),
                 Some(None) => return Err(io::ErrorKind::NotFound.into()),
                 None => return self.below.open(path, Access::Read),
             },
@@ -158,11 +175,12 @@ impl Disk for OverlayDisk {
                 self.make()
             }
         };
+        let open = self.opened(Arc::clone(&file))?;
         if access == Access::Replace {
-            file.set_len(0)?;
+            open.set_len(0)?;
         }
-        nodes.insert(path.to_path_buf(), Node::File(Arc::clone(&file)));
-        Ok(file)
+        nodes.insert(path.to_path_buf(), Node::File(file));
+        Ok(open)
     }
 
     fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -182,7 +200,7 @@ impl Disk for OverlayDisk {
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
         let node = self.nodes().get(path).cloned();
         match node {
-            Some(Node::File(file)) => file.stat(),
+            Some(Node::File(file)) => Ok(file.stat()),
             Some(Node::Gone) => Err(io::ErrorKind::NotFound.into()),
             Some(Node::Directory) => Ok(FileStat {
                 size: 0,
@@ -261,10 +279,18 @@ impl Disk for OverlayDisk {
 /// A file with pages that differ from the file below, or a file that exists only here.
 #[derive(Debug)]
 struct OverlayFile {
-    below: Option<Arc<dyn DiskFile>>,
+    /// The path of the file below.
+    below: Option<PathBuf>,
     id: (u64, u64),
     store: Arc<Pages>,
     content: Mutex<Content>,
+}
+
+/// A file that is open here.
+#[derive(Debug)]
+struct OpenFile {
+    file: Arc<OverlayFile>,
+    below: Option<Arc<dyn DiskFile>>,
 }
 
 #[derive(Debug)]
@@ -279,6 +305,23 @@ struct Content {
 impl OverlayFile {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stat(&self) -> FileStat {
+        let content = self.content();
+        FileStat {
+            size: content.size,
+            modified_ms: i64::try_from(content.modified_ns.div_euclid(1_000_000))
+                .unwrap_or(i64::MAX),
+            modified_ns: content.modified_ns,
+            id: self.id,
+        }
+    }
+}
+
+impl OpenFile {
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.file.content()
     }
 
     /// Returns the current contents of a page.
@@ -299,22 +342,15 @@ impl OverlayFile {
 
     fn keep(&self, content: &mut Content, number: u64, page: Vec<u8>) -> io::Result<()> {
         let before = content.pages.remove(&number);
-        let page = self.store.keep(page, before)?;
+        let page = self.file.store.keep(page, before)?;
         content.pages.insert(number, page);
         Ok(())
     }
 }
 
-impl DiskFile for OverlayFile {
+impl DiskFile for OpenFile {
     fn stat(&self) -> io::Result<FileStat> {
-        let content = self.content();
-        Ok(FileStat {
-            size: content.size,
-            modified_ms: i64::try_from(content.modified_ns.div_euclid(1_000_000))
-                .unwrap_or(i64::MAX),
-            modified_ns: content.modified_ns,
-            id: self.id,
-        })
+        Ok(self.file.stat())
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -419,6 +455,32 @@ mod tests {
             };
             compare(&overlay);
         }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_below_is_open_for_as_long_as_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let open_below = || {
+            let all = std::fs::read_dir("/proc/self/fd").unwrap();
+            let paths = all.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+            paths.filter(|path| path.starts_with(folder.path())).count()
+        };
+        let overlay = OverlayDisk::new(Arc::new(RealDisk));
+        let (path, moved) = (folder.path().join("a"), folder.path().join("b"));
+        std::fs::write(&path, b"bytes").unwrap();
+        let file = overlay.open(&path, Access::Write).unwrap();
+        file.write_at(b"B", 0).unwrap();
+        assert_eq!(open_below(), 1);
+        drop(file);
+        overlay.rename(&path, &moved).unwrap();
+        assert_eq!(open_below(), 0);
+        assert_eq!(read_whole(&overlay, &moved, u64::MAX).unwrap(), b"Bytes");
+        // What has that name below by now is another file.
+        std::fs::write(folder.path().join("c"), b"other").unwrap();
+        std::fs::rename(folder.path().join("c"), &path).unwrap();
+        let error = overlay.open(&moved, Access::Read).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     fn compare(overlay: &OverlayDisk) {
