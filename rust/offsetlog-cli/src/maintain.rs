@@ -153,7 +153,7 @@ fn tell(
         }
     }
     if let Some(timestamp) = report.metadata_timestamp {
-        console.note(&settings_as_of(timestamp));
+        console.note(&settings_as_of(timestamp, wall_clock()));
     }
     let internal: BTreeSet<&str> = report
         .internal
@@ -292,9 +292,9 @@ fn line_of<'a>(partition: &'a TopicPartition, kept: &'a MaintainReport) -> Parti
     }
 }
 
-/// How old the settings are.
-pub(crate) fn settings_as_of(timestamp: i64) -> String {
-    let age = wall_clock().saturating_sub(timestamp) / 1000;
+/// How old the settings are at `now`. Both times are in milliseconds since 1970.
+pub(crate) fn settings_as_of(timestamp: i64, now: i64) -> String {
+    let age = now.saturating_sub(timestamp) / 1000;
     let (number, unit) = match age {
         i64::MIN..120 => (age.max(0), "second"),
         120..7200 => (age / 60, "minute"),
@@ -330,8 +330,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_settings_is_one_that_people_read() {
-        let told = settings_as_of(1_795_233_931_492);
-        assert!(told.ends_with(" old (2026-11-21T04:05:31.492Z)"), "{told}");
+    fn the_age_of_settings_is_one_that_people_read() {
+        const THEN: i64 = 1_795_233_931_492;
+        const DAY: i64 = 24 * 3600;
+        let cases = [
+            (0, "0 seconds"),
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (179, "2 minutes"),
+            (180, "3 minutes"),
+            (7199, "119 minutes"),
+            (7200, "2 hours"),
+            (2 * DAY - 1, "47 hours"),
+            (2 * DAY, "2 days"),
+            (3 * DAY - 1, "2 days"),
+            (3 * DAY, "3 days"),
+            (400 * DAY, "400 days"),
+            // The clock of whoever wrote the record was ahead.
+            (-1, "0 seconds"),
+            (-5 * DAY, "0 seconds"),
+        ];
+        for (seconds, age) in cases {
+            let expected = format!("record here, {age} old (2026-11-21T04:05:31.492Z)");
+            for now in [THEN + seconds * 1000, THEN + seconds * 1000 + 999] {
+                let told = settings_as_of(THEN, now);
+                assert!(told.ends_with(&expected), "{seconds} s: {told}");
+            }
+        }
+        assert!(settings_as_of(i64::MIN, THEN).contains(" days old ("));
+        assert!(settings_as_of(i64::MAX, THEN).contains(" 0 seconds old ("));
     }
 }

@@ -9,7 +9,7 @@ use crate::maintain::settings_as_of;
 use crate::table::{Align, Table};
 use crate::topics::{broker_defaults, open, unique};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::disk::RealDisk;
+use offsetlog::disk::{RealDisk, wall_clock};
 use offsetlog::format::DirectoryName;
 use offsetlog::{
     BrokerSettings, EffectiveConfig, ErrorKind, LogConfig, LogDir, OpenOptions, SettingSource,
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     }
     values.write(console)?;
     if let Some(timestamp) = newest {
-        console.note(&settings_as_of(timestamp));
+        console.note(&settings_as_of(timestamp, wall_clock()));
     }
     if let Some(reason) = values.reason() {
         console.note(&format!("what is unknown: {reason}"));
