@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shutil
 import subprocess
@@ -364,3 +365,43 @@ def test_the_directory_of_an_old_broker_is_one(tmp_path: Path) -> None:
         report = log_dir.maintain(now=NOW)
     assert report.partitions == {}
     assert len(report.failed) == report.looked_at > 0
+
+
+def test_the_command_keeps_what_is_named_of_brokers_own(dirs: list[Path], properties: Path) -> None:
+    """`--internal` of one topic: that one is compacted by the cluster's word for it, the others are left, and no group loses an offset."""
+    topic = "__consumer_offsets"
+    with LogDir.open(dirs, "a", broker=properties, internal_topics=topic) as log_dir:
+        groups = log_dir.groups()
+        ends = {key: end for key, end in log_dir.end_offsets().items() if key.topic == topic and end}
+        assert len(ends) > 1
+        for key in ends:
+            # A closed segment: the active one is not compacted.
+            log_dir.log(*key).roll()
+    with LogDir.open(dirs) as log_dir:
+        before = {key: log_dir.log(*key).scan().count() for key in ends}
+    given = ["-t", topic, "-t", "__transaction_state", "--broker", properties, "--config=min.cleanable.dirty.ratio=0", "--json"]
+    others = [path for folder in dirs for path in folder.glob("__*") if not path.name.startswith(topic)]
+    untouched = [tree(path) for path in others]
+    # Not named: left, and the words say how to name it.
+    named = [path for folder in dirs for path in folder.glob(f"{topic}-*")]
+    held = [tree(path) for path in named]
+    run = offsetlog("maintain", *dirs, *given)
+    assert (run.returncode, run.stdout) == (0, ""), run
+    assert f"{topic}: left alone, as brokers keep it by rules of their own; --internal {topic} keeps it too" in run.stderr
+    assert [tree(path) for path in named] == held
+    plan = offsetlog("maintain", *dirs, *given, "--internal", topic, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    done = offsetlog("maintain", *dirs, *given, "--internal", topic)
+    assert done.returncode == 0, done.stderr
+    assert f"{topic}: left alone" not in done.stderr
+    assert "__transaction_state: left alone" in done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line | {"dry_run": True} for line in lines] == [json.loads(line) for line in plan.stdout.splitlines()]
+    assert {(line["topic"], line["partition"]) for line in lines} == set(ends)
+    assert all(line["compactions"] and not line["removed"] for line in lines)
+    assert [tree(path) for path in others] == untouched
+    with LogDir.open(dirs) as log_dir:
+        after = {key: log_dir.log(*key).scan().count() for key in ends}
+        assert {key: log_dir.log(*key).log_end_offset for key in ends} == ends
+        assert log_dir.groups() == groups
+    assert all(after[key] < before[key] for key in ends)
