@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from partition_damage import CHECKPOINTS, DAMAGED, KINDS, RECORDS, SEGMENT, SOUND, Kind, anybody, made, mend
+from golden import CLEAN
+from partition_damage import CHECKPOINTS, DAMAGED, KINDS, PARTITIONS, RECORDS, SEGMENT, SOUND, Kind, anybody, made, mend
 from reading_answers import Ran
 from test_no_trace import traces
 from writing import CONFIG, LOCK
@@ -107,6 +112,100 @@ def test_of_the_others_each_verb_says_what_it_says_without_the_damage(place: Pla
             if verb == "cat":
                 assert offsets == list(range(KINDS[kind].lost or 0))
     assert traces(place.path) == before
+
+
+def test_verify_names_a_folder_that_nobody_may_list_and_reads_the_others(place: Place) -> None:
+    """Its findings are of files, not of partitions: what it read of the others is in its sums."""
+    sound = place.run("verify", "--json", "DIR")
+    assert sound.code == 0, sound
+    of_it = place.run("verify", "--json", f"DIR/{DAMAGED}")
+    place.damage(KINDS["a folder that nobody may list"])
+    before = traces(place.path)
+    ran = place.run("verify", "--json", "DIR")
+    assert (ran.code, ran.err) == (3, "")
+    *findings, sums = ran.lines
+    (finding,) = findings
+    assert (finding["severity"], finding["path"]) == ("error", str(place.path / DAMAGED))
+    assert "Permission denied" in finding["reason"]
+    assert sums["errors"] == 1
+    for name in ("partitions", "segments", "batches", "records", "bytes_read"):
+        assert sums[name] == sound.lines[-1][name] - of_it.lines[-1][name], name
+    words = place.run("verify", "DIR")
+    assert words.code == 3
+    assert words.out.count(DAMAGED) == 1
+    assert traces(place.path) == before
+
+
+def test_groups_name_a_folder_that_nobody_may_list_and_answer_for_the_others(tmp_path: Path) -> None:
+    """Where it is a consumed partition only its lag is missing, where it is a coordinator's only the groups that it keeps."""
+    paths = [Path(shutil.copytree(CLEAN / name, tmp_path / name)) for name in ("log-dir-1", "log-dir-2")]
+
+    def groups() -> Ran:
+        done = anybody("-m", "offsetlog", "groups", "--json", *paths)
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def without_ages(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """They follow the clock."""
+        return [line | {"offsets": [offset | {"time_lag_ms": None} for offset in line["offsets"]]} for line in lines]
+
+    sound = groups()
+    assert (sound.code, [line["group"] for line in sound.lines]) == (0, ["g-group-1", "g-group-2"])
+    expected = without_ages(sound.lines)
+    for line in expected:
+        (offset,) = (each for each in line["offsets"] if (each["topic"], each["partition"]) == ("g-plain", 0))
+        assert offset["lag"] > 0
+        offset |= {"log_end_offset": None, "lag": None, "first_unread_timestamp": None}
+    try:
+        for name, found in (("g-plain-0", expected), ("__consumer_offsets-0", without_ages(sound.lines[:1]))):
+            (folder,) = (path / name for path in paths if (path / name).is_dir())
+            folder.chmod(0)
+            before = [traces(path) for path in paths]
+            ran = groups()
+            assert ran.code == 2, ran
+            assert without_ages([line for line in ran.lines if "error" not in line]) == found
+            (failed,) = (line for line in ran.lines if "error" in line)
+            assert name_of(failed) == name
+            assert "Permission denied" in failed["error"]
+            assert ran.err.count("\n") == 1
+            assert f"{name}: " in ran.err
+            assert [traces(path) for path in paths] == before
+            folder.chmod(0o755)
+    finally:
+        for path in paths:
+            mend(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "partition.metadata", CONFIG])
+def test_a_pipe_for_a_small_file_is_waited_for_by_no_verb(place: Place, name: str) -> None:
+    """What needs the file names it, what does not need it answers as before; what records there are is read either way."""
+    sound = {verb: place.run(*words, "DIR") for verb, words in READING.items()}
+    path = place.path / DAMAGED / name
+    path.unlink()
+    os.mkfifo(path)
+    before = traces(place.path)
+    for verb, words in READING.items():
+        # A process of its own: one that waits for a writer of the pipe is ended.
+        run = [sys.executable, "-m", "offsetlog", *(word.replace("DIR", str(place.path)) for word in words), str(place.path)]
+        done = subprocess.run(run, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False)
+        ran = Ran(done.returncode, done.stdout, done.stderr)
+        others = [without_warnings(line) for line in ran.partitions if name_of(line) != DAMAGED]
+        assert others == [without_warnings(line) for line in sound[verb].partitions if name_of(line) != DAMAGED], (verb, ran)
+        if verb in {"cat", "grep", "grep --count", "time"}:
+            assert (ran.code, ran.out) == (0, sound[verb].out), (verb, ran)
+        elif ran.code not in {0, 1}:
+            assert f"{DAMAGED}/{name}" in ran.err + ran.out, (verb, ran)
+    assert traces(place.path) == before
+    ran = place.run("verify", "--json", "DIR")
+    assert ran.code == 3
+    assert [(line["severity"], line["path"]) for line in ran.lines[:-1]] == [("error", str(path))]
+    assert ran.lines[-1]["records"] == PARTITIONS * RECORDS + 1
+    for words in (["recover", f"DIR/{DAMAGED}"], ["append", f"DIR/{DAMAGED}"], ["maintain", "DIR", "-t", "orders"]):
+        ran = place.run(*words)
+        # Recovery does not use the topic's id.
+        assert ran.code == (0 if words[0] == "recover" and name == "partition.metadata" else 2), (words, ran)
+        assert ran.code == 0 or f"{DAMAGED}/{name}" in ran.err, (words, ran)
+    assert path.is_fifo()
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
