@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -19,6 +22,7 @@ from golden import CLEAN, DATA
 from offsetlog import CorruptionError, Log, LogDir, LogDirMaintainReport, TopicPartition, recover
 
 ROOT = DATA.parents[1]
+MEMORY = Path("/dev/shm")  # noqa: S108  # the tests alone use the folder made in it
 STATES = ("clean", "unclean", "torn", "live")
 Settings = dict[str, str | int | float | bool]
 DELETE: Settings = {"cleanup.policy": "delete", "retention.ms": 1000, "retention.bytes": -1}
@@ -301,3 +305,58 @@ def test_the_command_plans_what_it_does(tmp_path: Path) -> None:
     # The cluster keeps them: by `retention.ms=-1`, by `compact`, or because they are brokers' own.
     kept = {"g-retained", "g-compact", "g-compact-txn", "__consumer_offsets", "__transaction_state", "__cluster_metadata"}
     assert not {topic for topic, _ in lines(real.stdout)} & kept
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Path]:
+    """A partition whose compaction writes 289 MiB."""
+    mib = 1 << 20
+    config: Settings = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": 0,
+        "max.message.bytes": 2 * mib,
+        "segment.bytes": 64 * mib,
+        "segment.index.bytes": 4096,
+    }
+    parent = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 512 * mib else tmp_path
+    with tempfile.TemporaryDirectory(prefix="offsetlog-dry-run-", dir=parent) as folder:
+        with Log.open(Path(folder, "c-0"), "a", config) as log:
+            for number in range(290):
+                # Two records of one key: there is something to remove.
+                log.append(bytes(mib), key=b"%d" % max(number, 1))
+            log.roll()
+        yield Path(folder)
+
+
+@pytest.mark.slow
+def test_what_a_dry_run_writes_beyond_its_memory_has_no_name_and_leaves_nothing(large: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "offsetlog", "maintain", "--dry-run", "--json", str(large)]
+    before = tree(large)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    seen: set[str] = set()
+    memory = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(temporary)}) as process:
+        while process.poll() is None:
+            with suppress(OSError):
+                place = Path("/proc", str(process.pid))
+                seen |= {os.readlink(each) for each in (place / "fd").iterdir() if str(each.readlink()).startswith(str(temporary))}
+                memory = max(memory, int((place / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+            time.sleep(0.002)
+        assert process.stdout is not None
+        (line,) = [json.loads(line) for line in process.stdout]
+    assert process.returncode == 0
+    (cleaning,) = line["compactions"]
+    assert (cleaning["records_before"], cleaning["records_after"]) == (290, 289)
+    # It had a name for a moment, in which nothing was in it.
+    assert len({path.removesuffix(" (deleted)") for path in seen}) == 1, seen
+    assert any(path.endswith(" (deleted)") for path in seen)
+    assert list(temporary.iterdir()) == []
+    assert tree(large) == before
+    assert 0 < memory < 400 << 20
+    # A file is wanted, so without a folder for it the partition fails and says so; nothing is left either.
+    environment = os.environ | {"TMPDIR": str(tmp_path / "not there")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, len(done.stdout.splitlines())) == (2, 1)
+    assert "No such file" in done.stderr
+    assert tree(large) == before
