@@ -405,3 +405,51 @@ def test_the_command_keeps_what_is_named_of_brokers_own(dirs: list[Path], proper
         assert {key: log_dir.log(*key).log_end_offset for key in ends} == ends
         assert log_dir.groups() == groups
     assert all(after[key] < before[key] for key in ends)
+
+
+def test_each_layer_stands_above_the_next(dirs: list[Path], tmp_path: Path) -> None:
+    """Kafka's order, with one setting in every layer at once; upkeep goes by the same."""
+    with Log.open(dirs[0] / "g-plain-0") as log:
+        assert log.topic_id is not None
+        topic_id = base64.urlsafe_b64decode(log.topic_id + "==")
+    body = [metadata_records.topic("g-plain", topic_id)]
+    body += [metadata_records.partition(topic_id, number, [1]) for number in range(3)]
+    metadata_records.write(tmp_path / "metadata", body)
+    properties = tmp_path / "server.properties"
+    found = []
+
+    def look() -> None:
+        with LogDir.open(dirs[:2], "a", broker=properties, metadata=tmp_path / "metadata") as log_dir:
+            value, source, _ = log_dir.topic_settings("g-plain").settings["retention.ms"]
+            found.append((value, source))
+            # The records are years old, and so they go where the layer that holds does not keep them for good.
+            plan = log_dir.maintain(topics="g-plain", now=NOW, dry_run=True, only=["retention"])
+            assert bool(plan.partitions) == (value != "-1")
+            option = log_dir.maintain(topics="g-plain", now=NOW, dry_run=True, only=["retention"], config={"retention.ms": -1})
+            assert (option.partitions, option.failed) == ({}, {})
+
+    properties.write_text("log.retention.bytes=-1\nlog.cleanup.policy=delete\n")
+    look()
+    for hours in ("log.retention.hours=2\n", "log.retention.minutes=-1\n", "log.retention.ms=3\n"):
+        with properties.open("a") as file:
+            file.write(hours)
+        look()
+    for kind, name, key, value in (
+        ("broker", "", "log.retention.ms", "-1"),
+        ("broker", "2", "log.retention.ms", "5"),
+        ("broker", "1", "log.retention.ms", "6"),
+        ("topic", "g-plain", "retention.ms", "-1"),
+    ):
+        metadata_records.write(tmp_path / "metadata", [metadata_records.config(kind, name, key, value)])
+        look()
+    assert found == [
+        ("604800000", "default"),
+        ("7200000", "broker"),
+        ("-1", "broker"),
+        ("3", "broker"),
+        ("-1", "dynamic default broker"),
+        # Another broker's.
+        ("-1", "dynamic default broker"),
+        ("6", "dynamic broker"),
+        ("-1", "topic"),
+    ]
