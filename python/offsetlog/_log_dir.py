@@ -685,7 +685,7 @@ class LogDir:
         Parameters
         ----------
         partitions
-            Which ones, in this order; ``None`` is all of :meth:`partitions`.
+            Which ones, in this order; ``None`` is all of :meth:`partitions`. Of more than 100 each is opened when its turn comes.
         **options
             As for :meth:`Log.scan`, without ``start`` and ``stop``. ``limit`` counts over all partitions together.
 
@@ -708,7 +708,8 @@ class LogDir:
         if self._appender is not None or len(wanted) > MAX_OPEN_PARTITIONS:
             required = partitions is not None
             chosen = self._chosen(wanted if required else None)
-            ranges = tuple((Part(self, key, required=required), None, None) for key in chosen)
+            opener = self if self._appender is not None else self._unclosed()
+            ranges = tuple((Part(opener, key, required=required), None, None) for key in chosen)
             return Scan._of(ranges, checked, raises_last=True)  # noqa: SLF001
         opened = tuple((self._opened(key, alone=len(wanted) == 1), None, None) for key in wanted)
         return Scan._of(opened, checked, raises_last=True)  # noqa: SLF001
@@ -773,6 +774,15 @@ class LogDir:
             return self._ask_one(key, when, required=True)
 
         return ask_each(self._chosen(whens), at)
+
+    def _unclosed(self) -> LogDir:
+        """Return the same engine behind an object that nobody closes: a scan for reading continues when this one is closed."""
+        self._engine()
+        other = LogDir.__new__(LogDir)
+        for name in LogDir.__slots__:
+            if name != "__weakref__":
+                setattr(other, name, getattr(self, name))
+        return other
 
     def _wanted(self, partitions: Iterable[tuple[str, int]] | None) -> list[TopicPartition]:
         chosen = self.partitions() if partitions is None else [TopicPartition(*key) for key in partitions]

@@ -5,6 +5,7 @@ Prints the questions that went through as lines; the first that did not ends the
 
 from __future__ import annotations
 
+import pickle
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -117,6 +118,13 @@ def main() -> None:
             for name, question in reads(log_dir, folder):
                 question()
                 print(name)
+            scan = log_dir.scan()
+        # As any scan of a log dir that was opened for reading.
+        same(scan.count(), 2 * PARTITIONS)
+        print("a scan of a log dir that is closed")
+        copied = pickle.loads(pickle.dumps(scan))
+        same(sum(1 for _ in copied), 2 * PARTITIONS)
+        print("a scan that was pickled")
         return
     with LogDir.open(folder, "a", max_open_partitions=OPEN_MAX, internal_topics=list(TOPICS), clock=lambda: NOW) as writable:
         for questions in (reads(writable, folder), changes(writable)):
