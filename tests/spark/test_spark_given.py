@@ -148,11 +148,48 @@ def test_a_folder_with_a_comma_in_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "match"),
-    [("{tmp}/kafka-*", "patterns are not expanded"), ("s3a://bucket/logs", "copy or mount them")],
+    [
+        ("{tmp}/kafka-*", r"kafka-\*' is not there, and patterns are not expanded; name the log dirs"),
+        ("{tmp}/kafka-?/logs", "patterns are not expanded"),
+        ("{tmp}/kafka-[12]", "patterns are not expanded"),
+        ("{tmp}/{{a,b}}", "patterns are not expanded"),
+        ("file://{tmp}/kafka-*", "patterns are not expanded"),
+        ("{tmp}/new,{tmp}/kafka-*", "patterns are not expanded"),
+        ("s3a://bucket/logs", "copy or mount them"),
+        ("hdfs://name:8020/logs", "copy or mount them"),
+        ("file://elsewhere/logs", "copy or mount them"),
+    ],
 )
-def test_paths_that_are_none(tmp_path: Path, path: str, match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        check_paths(settings_from({"path": path.format(tmp=tmp_path), "subscribe": "t"}))
+@pytest.mark.parametrize("use", ["read", "save", "writeStream", "write"])
+def test_paths_that_are_none(tmp_path: Path, path: str, match: str, use: str) -> None:
+    path = path.format(tmp=tmp_path)
+    if use == "read":
+        path = path.removeprefix(f"{tmp_path}/new,")
+    with pytest.raises(ConfigError, match=match) as refused:
+        if use == "read":
+            check_paths(settings_from({"path": path, "subscribe": "t"}))
+        elif use == "write":
+            # Refused before anything is asked of the frame.
+            offsetlog.spark.write(None, path, topic="t")  # type: ignore[arg-type]  # as above
+        else:
+            sink_settings_from({"path": path, "topic": "t"}, is_stream=use == "writeStream")
+    assert refused.value.key == "path"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_called_like_a_pattern(tmp_path: Path) -> None:
+    """One that is there is used, and so is a new one inside it."""
+    (tmp_path / "kafka-[1]").mkdir()
+    for path in (tmp_path / "kafka-[1]", tmp_path / "kafka-[1]" / "new"):
+        settings = sink_settings_from({"path": str(path), "topic": "t"}, is_stream=False)
+        prepare(settings)
+        writer = OffsetLogWriter(settings, ["value"])
+        writer.commit([writer.write(iter([pyarrow.record_batch({"value": ["a"]})]))])
+        check_paths(settings_from({"path": str(path), "subscribe": "t"}))
+        with Log.open(path / "t-0") as log:
+            assert log.log_end_offset == 1
+    with pytest.raises(FileNotFoundError):
+        check_paths(settings_from({"path": f"{tmp_path}/kafka-[1]/other", "subscribe": "t"}))
 
 
 def test_what_spark_adds_for_a_table_is_passed_over(place: Path) -> None:

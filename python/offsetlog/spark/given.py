@@ -62,14 +62,20 @@ def as_one_path(text: str) -> bool:
 
 
 def refuse_pattern(path: str) -> None:
-    """Refuse a path that is not there and looks like a pattern, which Spark's file sources would expand."""
-    if any(sign in path for sign in "*?[{"):
+    """Refuse a path whose missing folders look like a pattern, which Spark's file sources would expand.
+
+    A folder that is there may be called so, and a write may make a new one inside it.
+    """
+    there = path
+    while there and not os.path.lexists(there) and os.path.dirname(there) != there:
+        there = os.path.dirname(there)
+    if any(sign in path[len(there) :] for sign in "*?[{"):
         refuse(
-            "path", path, f"{shown(path)} is not there, and patterns are not expanded; name the log dirs, with commas or .load([...])"
+            "path", path, f"{shown(path)} is not there, and patterns are not expanded; name the log dirs, with commas between them"
         )
 
 
 def refuse_store(path: str) -> NoReturn:
     """Refuse what lies in an object store or on another machine."""
-    reason = f"only files that every worker sees under a local path can be read, found {shown(path)}: copy or mount them"
+    reason = f"only files that every worker sees under a local path can be read and written, found {shown(path)}: copy or mount them"
     refuse("path", path, reason)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from offsetlog import LogConfig
 from offsetlog.errors import ConfigError
-from offsetlog.spark.given import as_given
-from offsetlog.spark.options import INT_MAX, OPTIONS as READ_OPTIONS, Option, boolean, folders, positive, word
+from offsetlog.spark.given import as_given, refuse_pattern
+from offsetlog.spark.options import INT_MAX, OPTIONS as READ_OPTIONS, Option, Paths, boolean, folders, positive, word
 from offsetlog.spark.refusal import refuse, shown, writable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "job_prefix", "sink_columns", "sink_settings_from"]
+__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "job_prefix", "new_folders", "sink_columns", "sink_settings_from"]
 
 
 class SinkSettings(NamedTuple):
@@ -171,10 +171,11 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
         ids = {values["topic"]: ids}
     counts = values.get("partitions", 1)
     LogConfig.from_dict(config)
+    paths = new_folders(str(values["path"]))
     what = {True: "reading", False: "Kafka's client"}
     warnings = [f"option {name} is for {what[name.lower() in _OF_VIEWS]} and ignored" for name in sorted(client)]
     return SinkSettings(
-        paths=tuple(os.path.abspath(path) for path in folders(str(values["path"]))),
+        paths=tuple(map(os.path.abspath, paths)),
         topic=values.get("topic"),
         partitions=counts if isinstance(counts, int) else 1,
         partitions_of=() if isinstance(counts, int) else tuple(counts.items()),
@@ -188,6 +189,20 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
         config=tuple(config.items()),
         warnings=tuple(warnings),
     )
+
+
+def new_folders(paths: Paths) -> tuple[str, ...]:
+    """Return the folders that are written to, as :func:`~offsetlog.spark.options.folders`; a write makes those that are missing.
+
+    Raises
+    ------
+    ConfigError
+        A folder is not there and its name looks like a pattern, or lies on another machine.
+    """
+    named = folders(paths)
+    for path in named:
+        refuse_pattern(path)
+    return named
 
 
 def job_prefix(name: str) -> str:

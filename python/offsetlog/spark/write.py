@@ -20,9 +20,9 @@ from offsetlog._commit.publishing import undo
 from offsetlog._commit.whereabouts import check_note_is_first, unmark
 from offsetlog._text import counted
 from offsetlog.errors import ConfigError, OffsetLogError
-from offsetlog.spark.options import Paths, folders
+from offsetlog.spark.options import Paths
 from offsetlog.spark.registration import activate
-from offsetlog.spark.sink_options import job_name
+from offsetlog.spark.sink_options import job_name, new_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -137,7 +137,7 @@ def write(
     >>> done.records, [(each.partition, each.start_offset, each.end_offset) for each in done.partitions]
     (100, [(0, 0, 42), (1, 0, 58)])
     """
-    paths = folders(path)
+    paths = new_folders(path)
     transaction = transaction_id or f"write-{uuid.uuid4().hex}"
     name = job_name(transaction)
     check_note_is_first(paths, name)
