@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,8 +95,12 @@ def test_an_unfinished_commit_is_forgotten_only_when_that_is_meant(tmp_path: Pat
     run(place, "nameless", rows=[("k", "before", number) for number in range(3)])
     with Log.open(place / "t-1", "a"), pytest.raises(LogLockedError):
         run(place, "named")
-    with pytest.raises(LogDirError, match=r"'job day-1' is not finished: its job run again.*publishes all of them"):
+    twice = "what is published of them stays, and is there twice if the job runs again"
+    with pytest.raises(LogDirError, match=rf"'job day-1' is not finished: its job run again.*say --unfinished: {twice}, which publishes all of them"):
         forget_commit(place, "job day-1")
+    code, text, error = command("--forget", "day-1", place)
+    assert (code, text) == (2, "")
+    assert twice in error
     assert commits(place)
     assert forget_commit(place, "job day-1", unfinished=True).records == 30
     assert not commits(place)
@@ -104,6 +109,11 @@ def test_an_unfinished_commit_is_forgotten_only_when_that_is_meant(tmp_path: Pat
     run(place, "nameless", topic="other")
     assert found(place) == published
     assert not left(place)
+    # It is as the error says.
+    run(place, "named")
+    again = Counter(found(place))
+    assert again == Counter(published) + Counter(EXPECTED)
+    assert {again[value] for value in EXPECTED} == {1, 2}
 
 
 def test_notes_of_names_stay_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

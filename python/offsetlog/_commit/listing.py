@@ -43,7 +43,10 @@ def commits(path: str | os.PathLike[str]) -> list[Commit]:
 
 
 def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool = False) -> Commit:
-    """Remove the note of a name, and return it. The name may then be used again; published records stay.
+    """Remove the note of a name, and return it. Published records stay.
+
+    The name may then be used again. A job that runs again under it publishes all of its records: those that are published already
+    are then there twice.
 
     Parameters
     ----------
@@ -70,7 +73,8 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
             left = f"{counted(note.records, 'record')} in {counted(len(note.targets), 'partition')}"
             message = (
                 f"{note.name!r} is not finished: its job run again, or another write to the log dir, goes on with it; to drop what is "
-                f"not published yet of {left}, say --unfinished: its job, run again after that, publishes all of them"
+                f"not published yet of {left}, say --unfinished: what is published of them stays, and is there twice if the job runs "
+                "again, which publishes all of them"
             )
             raise LogDirError(message, path=place)
         remove(place, note.name)
