@@ -49,8 +49,8 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def last_line(program: Path | str, *arguments: object, folder: Path, seconds: float = 1700, **more: str) -> str:
-    """Run a program, a file or a text, in this folder; the last line of its output, empty if it has none.
+def outputs(program: Path | str, *arguments: object, folder: Path, seconds: float = 1700, **more: str) -> tuple[str, str]:
+    """Run a program, a file or a text, in this folder; what it wrote to its output and to its error output.
 
     ``more`` are variables of its environment.
     """
@@ -65,4 +65,10 @@ def last_line(program: Path | str, *arguments: object, folder: Path, seconds: fl
         cwd=folder,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    return (done.stdout.splitlines() or [""])[-1]
+    return done.stdout, done.stderr
+
+
+def last_line(program: Path | str, *arguments: object, folder: Path, seconds: float = 1700, **more: str) -> str:
+    """Run a program as :func:`outputs` does; the last line of its output, empty if it has none."""
+    text, _ = outputs(program, *arguments, folder=folder, seconds=seconds, **more)
+    return (text.splitlines() or [""])[-1]
