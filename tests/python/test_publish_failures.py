@@ -55,7 +55,7 @@ def run(  # noqa: PLR0913  # a job has many sides
     batch: int = 7,
     at: int | None = None,
 ) -> None:
-    """What Spark does of a job: prepare, three tasks, commit; abort where that raises. A dead driver does nothing more."""
+    """What Spark does of a job: prepare, three tasks, commit; abort where one of them raises. A dead driver does nothing more."""
     options = {"path": str(place), "topic": topic, "partitions": "3", **MORE}
     options |= {"named": {"transactionId": "day-1"}, "stream": {"queryId": "q"}, "nameless": {}}[kind]
     settings = sink_settings_from(options, is_stream=kind == "stream")
@@ -64,13 +64,13 @@ def run(  # noqa: PLR0913  # a job has many sides
         settings, [*["timestamp"][: at is not None], "key", "value", "partition"]
     )
     parts = [rows[task::3] for task in range(3)]
-    messages = [
-        copied(copied(writer).write(iter([table(part, at)]))) if kind != "stream" else copied(writer).stage_rows([table(part, at)])
-        for part in parts
-    ]
-    staged()
+    messages: list[Any] = [None] * len(parts)
     numbered = [batch] if kind == "stream" else []
     try:
+        for task, part in enumerate(parts):
+            mine, rows_of_task = copied(writer), [table(part, at)]
+            messages[task] = copied(mine.stage_rows(rows_of_task) if kind == "stream" else mine.write(iter(rows_of_task)))
+        staged()
         copied(writer).commit(messages, *numbered)
     except Exception:
         copied(writer).abort(messages, *numbered)

@@ -71,7 +71,7 @@ def move_to(
     `still` is called when nobody else can work on the partition; it raises :class:`Superseded` where the commit is no longer wanted.
     """
     check(commit, target)
-    with opened(target.directory, patience, failed, commit) as log:
+    with opened(target, patience, failed, commit) as log:
         still()
         before = log.log_end_offset
         # Where nobody has appended since, nothing of this is there.
@@ -114,7 +114,7 @@ def holding(commit: Commit, target: CommitTarget, patience: Patience) -> Iterato
             check(commit, target)
             # Nobody is waited for where nothing is to be taken back.
             waits = patience if _may_have(commit, target) else Patience(0.0)
-            log = stack.enter_context(opened(target.directory, waits, None, commit))
+            log = stack.enter_context(opened(target, waits, None, commit))
         except (OSError, OffsetLogError):
             if _may_have(commit, target):
                 raise
@@ -157,8 +157,10 @@ def _cut(log: WritableLog, end: int) -> None:
 
 
 @contextmanager
-def opened(directory: str, patience: Patience, failed: threading.Event | None, commit: Commit) -> Iterator[WritableLog]:
+def opened(target: CommitTarget, patience: Patience, failed: threading.Event | None, commit: Commit) -> Iterator[WritableLog]:
     """Open a log for appending, waiting for who else writes it unless all is in vain.
+
+    It may be truncated even if its topic is internal: what a commit cuts off there are its own records.
 
     Raises
     ------
@@ -167,11 +169,13 @@ def opened(directory: str, patience: Patience, failed: threading.Event | None, c
     OSError
         The cluster's metadata, which told of that when the commit began, is not there.
     """
-    metadata = metadata_for(commit, directory)
+    directory, metadata = target.directory, metadata_for(commit, target.directory)
     wait = _FIRST_WAIT
     while True:
         try:
-            log = Log.open(directory, "a", metadata=metadata, single_replica=commit.single_replica)
+            log = Log.open(
+                directory, "a", metadata=metadata, internal_topics=target.topic, single_replica=commit.single_replica
+            )
             break
         except LogLockedError:
             left = patience.left()
