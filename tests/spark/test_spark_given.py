@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 import offsetlog.spark
 from offsetlog import Log, LogDir
@@ -40,6 +42,26 @@ def test_tables_of_the_catalog_say_that_spark_keeps_no_options(spark: SparkSessi
             spark.table("kept").count()
     finally:
         spark.sql("DROP TABLE kept")
+
+
+def test_create_table_is_accepted_and_says_the_same(spark: SparkSession, place: Path) -> None:
+    """With and without a schema. Nothing of the log dir is changed, also not by DROP TABLE."""
+    before = sorted(path for path in place.rglob("*"))
+    every = "null, cast('two' AS binary), 't', 0, 0, current_timestamp(), 0"
+    one = StructType([StructField("value", BinaryType())])
+    for name, schema, row in (("made", None, every), ("chosen", one, "cast('two' AS binary)")):
+        spark.catalog.createTable(name, source="offsetlog", schema=schema, path=str(place), subscribe="t")
+        try:
+            assert name in {table.name for table in spark.catalog.listTables()}
+            with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+                spark.table(name).count()
+            with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+                spark.sql(f"INSERT INTO {name} SELECT {row}")
+        finally:
+            spark.sql(f"DROP TABLE {name}")
+    assert sorted(path for path in place.rglob("*")) == before
+    with pytest.raises(Exception, match="patterns are not expanded"):
+        spark.catalog.createTable("none", source="offsetlog", path=f"{place}-*", subscribe="t")
 
 
 @pytest.mark.parametrize("way", ["by one call", "by register"])
@@ -146,6 +168,37 @@ def test_a_folder_with_a_comma_in_its_name(tmp_path: Path) -> None:
     assert folders(f"{tmp_path}/a,{tmp_path}/b") == (f"{tmp_path}/a", f"{tmp_path}/b")
 
 
+def values(place: Path) -> list[bytes | None]:
+    with Log.open(place / "t-0") as log:
+        return [record.value for record in log.scan()]
+
+
+def test_folders_with_commas_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """One that is there is one folder, and so is each in a list; else commas are between log dirs."""
+    comma, new = tmp_path / "a,b", tmp_path / "new, one"
+    with LogDir.open(comma, "a") as log_dir:
+        log_dir.create_topic("t", 1)
+    one = spark.sql("select 'one' value")
+    one.write.format("offsetlog").mode("append").option("topic", "t").save(str(comma))
+    offsetlog.spark.write(one, [comma], topic="t")
+    # A new one has to be in a list, or to have its commas as %2C.
+    offsetlog.spark.write(one, [new], topic="t")
+    one.write.format("offsetlog").mode("append").option("topic", "t").save(f"file://{tmp_path}/new%2C one")
+    one.write.format("offsetlog").mode("append").option("topic", "t").save(f"{tmp_path}/c,{tmp_path}/d")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a,b", "c", "d", "new, one"]
+    assert values(comma) == values(new) == [b"one", b"one"]
+    for folder in (comma, new):
+        frame = spark.read.format("offsetlog").option("subscribe", "t").load([str(folder)])
+        assert [bytes(row.value) for row in frame.collect()] == [b"one", b"one"]
+    assert spark.read.format("offsetlog").option("subscribe", "t").load([str(comma), str(new)]).count() == 2
+
+
+def test_a_schema_beside_other_columns_is_refused(spark: SparkSession, place: Path) -> None:
+    reader = spark.read.format("offsetlog").option("subscribe", "t").option("columns", "key")
+    with pytest.raises(Exception, match="option columns: names key, but the schema offset, value: give one of them"):
+        reader.schema("offset long, value binary").load(str(place)).count()
+
+
 @pytest.mark.parametrize(
     ("path", "match"),
     [
@@ -165,14 +218,15 @@ def test_paths_that_are_none(tmp_path: Path, path: str, match: str, use: str) ->
     path = path.format(tmp=tmp_path)
     if use == "read":
         path = path.removeprefix(f"{tmp_path}/new,")
+    uses: dict[str, Callable[[], object]] = {
+        "read": lambda: check_paths(settings_from({"path": path, "subscribe": "t"})),
+        "save": lambda: sink_settings_from({"path": path, "topic": "t"}, is_stream=False),
+        "writeStream": lambda: sink_settings_from({"path": path, "topic": "t"}, is_stream=True),
+        # Refused before anything is asked of the frame.
+        "write": lambda: offsetlog.spark.write(None, path, topic="t"),  # type: ignore[arg-type]  # as above
+    }
     with pytest.raises(ConfigError, match=match) as refused:
-        if use == "read":
-            check_paths(settings_from({"path": path, "subscribe": "t"}))
-        elif use == "write":
-            # Refused before anything is asked of the frame.
-            offsetlog.spark.write(None, path, topic="t")  # type: ignore[arg-type]  # as above
-        else:
-            sink_settings_from({"path": path, "topic": "t"}, is_stream=use == "writeStream")
+        uses[use]()
     assert refused.value.key == "path"
     assert not list(tmp_path.iterdir())
 

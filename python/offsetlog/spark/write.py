@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from pyspark.sql import functions
 
@@ -99,8 +101,8 @@ def write(
         Columns as for ``frame.write.format("offsetlog")``: ``value``, and as wanted ``key``, ``topic``, ``partition``, ``headers``,
         ``timestamp``, ``offset``, ``leaderEpoch``.
     path
-        One log dir, or several (a list, or commas between them); made if missing. All workers and the driver must see them, and no
-        broker may run on them.
+        One log dir, or several (a list, in which names may have commas, or commas between them); made if missing. All workers and the
+        driver must see them, and no broker may run on them.
     topic
         Topic of all rows; ``None`` takes the column.
     partitions
@@ -155,7 +157,7 @@ def write(
         activate(frame.sparkSession)
         try:
             with _watched(frame.sparkSession, progress):
-                laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(paths))
+                laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(map(_as_item, paths)))
         except Exception as error:
             if transaction_id is not None or not _published_even_so(paths[0], name, transaction, error):
                 raise
@@ -181,6 +183,11 @@ def write(
             counted(each.tasks, "task"),
         )
     return summary
+
+
+def _as_item(path: str) -> str:
+    """Return a path so that it is one of those between commas in the option."""
+    return path if path == path.strip() and "," not in path else f"file://{quote(os.path.abspath(path))}"
 
 
 def _published_even_so(log_dir: str, name: str, transaction: str, error: Exception) -> bool:
