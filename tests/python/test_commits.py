@@ -96,7 +96,9 @@ def test_an_unfinished_commit_is_forgotten_only_when_that_is_meant(tmp_path: Pat
     with Log.open(place / "t-1", "a"), pytest.raises(LogLockedError):
         run(place, "named")
     twice = "what is published of them stays, and is there twice if the job runs again"
-    with pytest.raises(LogDirError, match=rf"'job day-1' is not finished: its job run again.*say --unfinished: {twice}, which publishes all of them"):
+    with pytest.raises(
+        LogDirError, match=rf"'job day-1' is not finished: its job run again.*say --unfinished: {twice}, which publishes all of them"
+    ):
         forget_commit(place, "job day-1")
     code, text, error = command("--forget", "day-1", place)
     assert (code, text) == (2, "")

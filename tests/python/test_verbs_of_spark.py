@@ -20,20 +20,19 @@ import reading_calls
 import verbs_page
 from reading_calls import PLAIN, Place
 from test_no_trace import traces
-from test_publish_failures import EXPECTED, MORE, found, impatient, left, run
+from test_publish_failures import EXPECTED, MORE, found, left, run
 from test_verbs_damaged import DAMAGES, EPOCHS, OPENING, SETTINGS, of_damage, records
 from test_verbs_stopped import KEY, MARK, RECOVERY, check_refused, points
 from test_verbs_table import OF_SPARK
 from verbs_page import Row
 from writing import HOLD, running
 
-from offsetlog import Log, LogDir, LogLockedError, OffsetLogError, WritableLog, commits
+from offsetlog import LimitExceededError, Log, LogDir, LogLockedError, OffsetLogError, WritableLog, commits
 from offsetlog._commit import moving, publishing, staging
 from offsetlog._commit.staging import STAGING
-from offsetlog.spark.sink import OffsetLogWriter, prepare
+from offsetlog.errors import CheckpointError
+from offsetlog.spark.sink import OffsetLogWriter, StreamWriter, prepare
 from offsetlog.spark.sink_options import sink_settings_from
-
-__all__ = ["impatient"]
 
 TESTS = Path(__file__).resolve().parents[1]
 HERE = "python/test_verbs_of_spark.py"
@@ -44,7 +43,11 @@ WRITES = [row for row in verbs_page.rows(verbs_page.text()) if row.group == "Wri
 # What a cell says -> the tests that show it.
 SAID: dict[str, dict[str, set[str]]] = {
     "changes files": {"yes": {f"{SINK}::test_rows_become_records", f"{SINK}::test_a_stream_goes_on_where_it_was"}},
-    "locks": {"log dir; each partition while it is published": {f"{HERE}::test_what_is_locked_while_it_is_published"}},
+    "locks": {
+        "log dir when it begins and while it publishes, not while its tasks stage; each partition while it is published": {
+            f"{HERE}::test_what_is_locked_while_it_is_published"
+        }
+    },
     "settings": {
         "*own settings*, then options": {
             f"{HERE}::test_what_is_written_has_the_topics_settings_and_then_those_of_the_options",
@@ -138,6 +141,11 @@ def test_every_row_of_the_table_is_tried_here_or_with_the_other_verbs() -> None:
 KINDS = ("named", "nameless", "stream")
 
 
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.2)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A log dir with a topic of three partitions, each of several segments."""
@@ -173,8 +181,12 @@ def test_beside_a_running_broker_it_is_refused_before_anything_changed(place: Pa
 def test_a_broker_that_starts_while_tasks_run_stops_the_commit(place: Path, kind: str) -> None:
     """Nothing is published beside it; what is staged stays for the next run, or is removed."""
     with ExitStack() as later:
+
+        def start() -> None:
+            later.enter_context(running(HOLD, place / ".lock"))
+
         with pytest.raises(LogLockedError):
-            run(place, kind, staged=lambda: later.enter_context(running(HOLD, place / ".lock")) and None)
+            run(place, kind, staged=start)
         assert found(place) == BEFORE
         assert [note.is_published for note in commits(place)] == ([] if kind == "nameless" else [False])
         assert bool(left(place)) == (kind != "nameless")
@@ -194,28 +206,24 @@ def is_held(file: Path) -> bool:
 
 def test_what_is_locked_while_it_is_published(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log dir and that partition; nothing before and after, so that tasks may take their time."""
-    held: list[dict[str, bool]] = []
+    held: list[tuple[str, set[str]]] = []
 
-    def locks() -> dict[str, bool]:
-        return {str(path.relative_to(place)): is_held(path) for path in (place / ".lock", *place.glob("t-?/.offsetlog.lock"))}
+    def look(when: str) -> None:
+        files = (place / ".lock", *place.glob("t-?/.offsetlog.lock"))
+        held.append((when, {str(path.relative_to(place)) for path in files if is_held(path)}))
 
     real = moving._copy  # noqa: SLF001  # the moment of publishing
 
     def copied(log: WritableLog, *arguments: Any) -> int:  # noqa: ANN401  # as they are
-        held.append({**locks(), "partition": Path(log.path).name})  # type: ignore[dict-item]  # a name beside answers
+        look(Path(log.path).name)
         return real(log, *arguments)
 
     monkeypatch.setattr(moving, "_copy", copied)
     monkeypatch.setattr(publishing, "PARTITIONS_AT_ONCE", 1)
-    run(place, "named", staged=lambda: held.append(locks()))
-    held.append(locks())
-    assert not any(held[0].values())
-    assert not any(held[-1].values())
-    during = held[1:-1]
-    assert {each["partition"] for each in during} == {"t-0", "t-1", "t-2"}
-    for each in during:
-        name = each.pop("partition")
-        assert {path for path, is_locked in each.items() if is_locked} == {".lock", f"{name}/.offsetlog.lock"}
+    run(place, "named", staged=lambda: look("staged"))
+    look("done")
+    during = {(name, frozenset({".lock", f"{name}/.offsetlog.lock"})) for name in ("t-0", "t-1", "t-2")}
+    assert {(when, frozenset(files)) for when, files in held} == {("staged", frozenset()), *during, ("done", frozenset())}
 
 
 def test_what_is_written_has_the_topics_settings_and_then_those_of_the_options(tmp_path: Path) -> None:
@@ -376,3 +384,45 @@ def test_what_a_failure_leaves(place: Path, kind: str, where: str, monkeypatch: 
     run(place, kind, topic="new")
     assert found(place, "new") == EXPECTED
     assert not left(place)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_that_cannot_succeed_waits_for_no_other_partition(
+    place: Path, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One is damaged, and another process holds one: it would be waited for, at most a minute. Here that is longer than a test may last."""
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 3600.0)
+    DAMAGES[EPOCHS].harm(of_damage(place / "t-1", DAMAGES[EPOCHS]))
+    with Log.open(place / "t-2", "a"), pytest.raises(CheckpointError, match="t-1"):
+        run(place, kind)
+    assert "t-2 could not be published either: process " in caplog.text
+
+
+MIB = 1 << 20
+# Larger than a reader accepts by default: as it lies on the disk, and unpacked.
+UNREADABLE_RECORDS = {
+    "uncompressed": (b"x" * (100 * MIB), {"compression.type": "uncompressed"}, "max_batch_bytes", "maxBatchBytes"),
+    "zstd": (b"x" * (300 * MIB), {"compression.type": "zstd"}, "max_decompressed_bytes", "maxDecompressedBytes"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("codec", UNREADABLE_RECORDS)
+def test_a_record_that_readers_would_not_accept_is_refused_by_its_task(tmp_path: Path, codec: str, is_stream: bool) -> None:
+    """The rule *readable*: before anything is published, and nothing that was staged before it stays."""
+    value, options, limit, option = UNREADABLE_RECORDS[codec]
+    options = {"path": str(tmp_path), "topic": "t", "max.message.bytes": str(1 << 30), **options}
+    settings = sink_settings_from(options | {"queryId" if is_stream else "transactionId": "large"}, is_stream=is_stream)
+    prepare(settings)
+    writer = (StreamWriter if is_stream else OffsetLogWriter)(settings, ["value", "partition"])
+    rows = [
+        pa.RecordBatch.from_pydict({"value": pa.array([each], pa.binary()), "partition": pa.array([0], pa.int32())})
+        for each in (b"small", value)
+    ]
+    # Spark calls `write`, whose error names the option.
+    with pytest.raises(LimitExceededError, match=f"above the limit {limit}, .*higher {limit if is_stream else option}\n"):
+        writer.stage_rows(rows) if isinstance(writer, StreamWriter) else writer.write(iter(rows))
+    assert not left(tmp_path)
+    assert not commits(tmp_path)
+    assert found(tmp_path) == []

@@ -173,9 +173,7 @@ def opened(target: CommitTarget, patience: Patience, failed: threading.Event | N
     wait = _FIRST_WAIT
     while True:
         try:
-            log = Log.open(
-                directory, "a", metadata=metadata, internal_topics=target.topic, single_replica=commit.single_replica
-            )
+            log = Log.open(directory, "a", metadata=metadata, internal_topics=target.topic, single_replica=commit.single_replica)
             break
         except LogLockedError:
             left = patience.left()

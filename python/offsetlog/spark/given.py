@@ -70,9 +70,7 @@ def refuse_pattern(path: str) -> None:
     while there and not os.path.lexists(there) and os.path.dirname(there) != there:
         there = os.path.dirname(there)
     if any(sign in path[len(there) :] for sign in "*?[{"):
-        refuse(
-            "path", path, f"{shown(path)} is not there, and patterns are not expanded; name the log dirs, with commas between them"
-        )
+        refuse("path", path, f"{shown(path)} is not there, and patterns are not expanded; name the log dirs, with commas between them")
 
 
 def refuse_store(path: str) -> NoReturn:
