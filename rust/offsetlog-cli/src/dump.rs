@@ -7,6 +7,7 @@ mod kafka_decode;
 mod kafka_index;
 mod kafka_run;
 mod kafka_state;
+mod kafka_words;
 mod lines;
 mod lines_log;
 mod lines_run;

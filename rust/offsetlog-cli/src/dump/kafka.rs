@@ -1,7 +1,7 @@
 //! `dump --kafka`: the lines of Kafka's own tool, those that are false included.
 //!
-//! Kafka's tool ends with an exception where it meets what it cannot read. Then this ends too, with one line for the exception
-//! and without the stack. Names of classes are Kafka's; sentences are where they tell of framing, and the engine's elsewhere.
+//! Kafka's tool ends with an exception if it cannot read something. Then this ends too, with one line for the exception and without
+//! the stack. Names of classes are Kafka's. So are the sentences about framing, counts and what decoders skip; others are the engine's.
 
 use super::java;
 use super::kafka_run::{Ended, Run, base_offset, cannot_read, exception, name_of, suffix_of};

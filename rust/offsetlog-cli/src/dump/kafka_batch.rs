@@ -3,8 +3,8 @@
 use super::java;
 use super::kafka_decode;
 use super::kafka_run::{Ended, Run, cannot_read, exception};
+use super::kafka_words;
 use super::log_file::LogFile;
-use offsetlog::Limits;
 use offsetlog::format::batch::{
     BATCH_HEADER_V2_BYTES, CRC_COVERS_FROM_V2, FRAME_BYTES, LOG_OVERHEAD_BYTES, sequence_after,
 };
@@ -12,6 +12,7 @@ use offsetlog::format::checksum::{crc32, crc32c};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::internal_topic::decode_control;
 use offsetlog::format::{Attributes, ControlRecord, ControlType, Part, RecordView};
+use offsetlog::{ErrorKind, Limits};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -290,9 +291,13 @@ const MAGIC_V2: i8 = 2;
 
 /// What Kafka throws for records that cannot be read.
 pub(super) fn invalid(error: &offsetlog::Error) -> Ended {
+    let sentence = match error.kind() {
+        ErrorKind::InvalidRecord(fault) => kafka_words::records(fault),
+        _ => None,
+    };
     exception(
         "org.apache.kafka.common.InvalidRecordException",
-        &error.to_string(),
+        &sentence.unwrap_or_else(|| error.to_string()),
     )
 }
 
@@ -319,7 +324,14 @@ fn records(
             .is_some()
         {}
     }
+    let mut left = header.v2.as_ref().map_or(0, |v2| v2.record_count);
     while let Some(record) = records.next_record().map_err(|error| invalid(&error))? {
+        left = left.saturating_sub(1);
+        if left == 0 {
+            // Before Kafka returns the last record that the batch counts, it looks at what follows.
+            let behind = records.clone().next_record();
+            behind.map_err(|error| invalid(&error))?;
+        }
         if record.offset != previous.wrapping_add(1) {
             let pairs = run.not_consecutive.of(&java::absolute(file));
             match pairs.iter_mut().find(|(first, _)| first == previous) {
@@ -332,10 +344,12 @@ fn records(
         let mut line = String::new();
         if !run.args.skip_record_metadata {
             let message = records.inner_message().unwrap_or(batch);
-            metadata(&mut line, &record, message, framed, header)?;
+            let printed = metadata(&mut line, &record, message, framed, header);
+            or_cut_off(run, &line, printed)?;
         }
         if run.shows_contents() && !header.attributes.is_control() {
-            let (key, value) = kafka_decode::contents(run.decoder_kind(), &record)?;
+            let contents = kafka_decode::contents(run.decoder_kind(), &record);
+            let (key, value) = or_cut_off(run, &line, contents)?;
             let mut lead = if run.args.skip_record_metadata {
                 "| "
             } else {
@@ -353,6 +367,14 @@ fn records(
     }
     run.decoder = decoder;
     Ok(())
+}
+
+/// What a step returned; if that is an exception, what was printed of the line stays without an end.
+fn or_cut_off<T>(run: &mut Run<'_, '_>, line: &str, result: Result<T, Ended>) -> Result<T, Ended> {
+    if result.is_err() {
+        run.part(line)?;
+    }
+    result
 }
 
 fn metadata(
@@ -432,9 +454,11 @@ fn control(line: &mut String, record: &RecordView<'_>) -> Result<(), Ended> {
             return Ok(());
         }
     };
+    let fields = decode_control(control_type, record.value.unwrap_or(&[]));
+    let fields = fields.transpose().map_err(invalid)?;
     line.push_str(lead);
-    if let Some(fields) = decode_control(control_type, record.value.unwrap_or(&[])) {
-        java::write_struct(line, &fields.map_err(invalid)?);
+    if let Some(fields) = fields {
+        java::write_struct(line, &fields);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::java;
 use super::kafka_run::{Ended, exception};
+use super::kafka_words;
 use crate::args::Decoder;
 use offsetlog::format::internal_topic::{
     CoordinatorRecord, CoordinatorTopic, KnownRecord, MetadataRecord, decode_assignment,
@@ -25,9 +26,13 @@ pub(super) fn contents(
             return Ok((text(record.key), text(record.value)));
         }
         Some(Decoder::Metadata) => {
-            let text = match MetadataRecord::decode(record.value.unwrap_or(&[])) {
+            let value = record.value.unwrap_or(&[]);
+            let text = match MetadataRecord::decode(value) {
                 Ok(metadata) => metadata_text(&metadata),
-                Err(error) => format!("Error at {}, skipping. {error}", record.offset),
+                Err(error) => {
+                    let reason = kafka_words::metadata(value, &error);
+                    format!("Error at {}, skipping. {reason}", record.offset)
+                }
             };
             return Ok((None, Some(text)));
         }
@@ -52,7 +57,8 @@ pub(super) fn contents(
             (Some(text), None)
         }
         Err(error) => {
-            let text = format!("Error at offset {}, skipping. {error}", record.offset);
+            let reason = kafka_words::coordinator(topic, key, record.value, &error);
+            let text = format!("Error at offset {}, skipping. {reason}", record.offset);
             (Some(text), None)
         }
     })
