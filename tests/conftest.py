@@ -20,6 +20,7 @@ NEEDS = {
     "python/test_commits.py": "pyspark",
     "python/test_delta_pipeline.py": "deltalake",
     "python/test_known_replicas.py": "pyspark",
+    "python/test_old_log_dirs.py": "pyspark",
     "python/test_old_notes.py": "pyspark",
     "python/test_publish_failures.py": "pyspark",
     "python/test_publish_full_disk.py": "pyspark",
