@@ -12,6 +12,7 @@ mod remains;
 mod run;
 mod sources;
 mod targets;
+mod write_topics;
 
 use crate::replicas::Extent;
 use crate::salvage::SalvageReport;

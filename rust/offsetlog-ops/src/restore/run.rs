@@ -1,13 +1,13 @@
 //! Carries a plan out: partition after partition, and the topics of a new cluster last.
 
 use super::choice::{self, FailedReplica};
+use super::write_topics::keep_controllers_out;
 use super::{
     PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare, remains,
 };
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
 use offsetlog::disk::write_whole;
 use offsetlog::format::clean_shutdown::write_clean_shutdown;
-use offsetlog::format::metadata_record::producer_ids_record;
 use offsetlog::format::name::CLEAN_SHUTDOWN;
 use offsetlog::{
     Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewPartition, OpenOptions, Result,
@@ -22,9 +22,11 @@ impl RestorePlan {
     /// again when the cause is gone.
     ///
     /// # Errors
-    /// `Locked`: a broker runs on one of the log dirs. `Io` where the target's own files cannot be written; `Interrupted`.
+    /// `Locked`: a broker runs on one of the log dirs, or a controller. `LogDir`: another restore has written another topic of a name into
+    /// `bootstrap.checkpoint` since the plan was made. `Io` where the target's own files cannot be written; `Interrupted`.
     pub fn run(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
-        // Held to the end: no broker starts meanwhile.
+        // Held to the end: no controller and no broker starts meanwhile.
+        let _controllers = keep_controllers_out(&self.bootstraps, &self.options)?;
         let held = Held::open(&self.log_dirs, &self.options)?;
         let done = self.run_locked(&held, progress);
         let closed = held.close();
@@ -223,25 +225,6 @@ impl RestorePlan {
     fn config_of(&self, each: &PartitionToRestore) -> LogConfig {
         let known = self.configs.get(&each.topic);
         known.map(of_topic).unwrap_or_default()
-    }
-
-    /// Writes the topics that are not there yet into each `bootstrap.checkpoint`.
-    fn write_topics(&self, producer_id_max: i64) -> Result<()> {
-        let now = (self.options.clock)();
-        for file in &self.bootstraps {
-            let mut records = Vec::new();
-            for topic in &self.new_topics {
-                topic.records(file, &mut records);
-            }
-            let next = producer_id_max.saturating_add(1);
-            if file.next_producer_id.unwrap_or(0) < next {
-                records.push(producer_ids_record(-1, -1, next));
-            }
-            if !records.is_empty() {
-                file.add(&records, now, &self.options)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -194,18 +194,22 @@ impl Targets {
         options: &OpenOptions,
     ) -> Result<BTreeSet<i32>> {
         let mut nodes = BTreeSet::new();
+        let mut known = BTreeSet::new();
         for path in paths {
             let file = path.join(BOOTSTRAP_CHECKPOINT);
             if !is_there(options.disk.as_ref(), &file)? {
                 continue;
             }
-            self.bootstraps.push(Bootstrap::read(file, options)?);
+            // A log dir may be given as a folder of metadata too, under another name.
+            let id = options.disk.id(path);
+            if known.insert(id.map_err(|error| Error::io(IoCall::Stat, path, error))?) {
+                self.bootstraps.push(Bootstrap::read(file, options)?);
+            }
             let path = std::path::absolute(path)
                 .map_err(|source| Error::io(IoCall::Resolve, path, source))?;
-            let mut known = places.log_dirs.iter();
+            let mut all = places.log_dirs.iter();
             nodes.extend(
-                known
-                    .find(|place| place.path == path)
+                all.find(|place| place.path == path)
                     .and_then(LogDirPlace::node_id),
             );
         }

@@ -470,12 +470,12 @@ impl LogDirFiles {
         Ok(false)
     }
 
-    /// Calls [`share`] for this log dir.
+    /// Calls [`lock_shared_files`] for this log dir.
     ///
     /// # Errors
     /// As there.
     pub(crate) fn share(&self) -> Result<Lock> {
-        share(self.disk(), self.log_dir())
+        lock_shared_files(self.disk(), self.log_dir())
     }
 
     fn look_at(&self, path: &Path) -> Result<Option<FileStat>> {
@@ -506,7 +506,7 @@ pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()>
         return Ok(());
     }
     // Another process that does the same waits here, and so does one that adds itself to the list.
-    let _shared = share(disk, log_dir)?;
+    let _shared = lock_shared_files(disk, log_dir)?;
     let path = log_dir.join(LOCK);
     let alone = disk
         .lock(&path, LockKind::Exclusive)
@@ -520,11 +520,27 @@ pub(crate) fn forget_dead_writers(disk: &dyn Disk, log_dir: &Path) -> Result<()>
     remove(disk, log_dir, &list)
 }
 
-/// Locks the files that the partitions share, and their names, against our other processes; held for a few small writes.
+/// Locks the files that the partitions of a log dir share, and their names, against our other processes and threads; held for a few small
+/// writes. It is the only lock that is waited for: who holds it must wait for no other, and who takes it for several log dirs takes them
+/// in the order of their paths.
 ///
 /// # Errors
-/// `Io`, also if other processes hold it for more than a minute. Each needs a few small writes, which may take seconds on a busy disk.
-fn share(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
+/// `Io`, also if others hold it for more than a minute. Each needs a few small writes, which may take seconds on a busy disk.
+///
+/// ```
+/// use offsetlog::disk::RealDisk;
+/// use offsetlog::lock_shared_files;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let log_dir = folder.path();
+/// let lock = lock_shared_files(&RealDisk, log_dir)?;
+/// std::fs::write(log_dir.join("bootstrap.checkpoint"), b"")?;
+/// lock.release();
+/// # Ok(())
+/// # }
+/// ```
+pub fn lock_shared_files(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     let path = log_dir.join(SHARED_LOCK_FILE);
     let mut waited = 0;
     loop {
