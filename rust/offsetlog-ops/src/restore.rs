@@ -152,6 +152,8 @@ pub struct PartitionToRestore {
     pub absent_brokers: Vec<i32>,
     /// What became of it.
     pub state: PartitionState,
+    /// The greatest leader epoch that the target's cluster takes, where it has its own.
+    leader_epoch_accepted: Option<i32>,
     log: Option<Log>,
     other_logs: Vec<Log>,
     stop: Option<i64>,
@@ -184,6 +186,7 @@ impl PartitionToRestore {
             leader_epoch_max: None,
             absent_brokers: Vec::new(),
             state: PartitionState::Refused(reason),
+            leader_epoch_accepted: None,
             log: None,
             other_logs: Vec::new(),
             stop: None,
@@ -240,6 +243,8 @@ pub struct RestorePlan {
     log_dirs: Vec<(Option<i32>, PathBuf)>,
     /// Log dirs of a new cluster that have no other partitions.
     fresh: Vec<PathBuf>,
+    /// Log dirs with the mark of a clean shutdown.
+    marked: Vec<PathBuf>,
     bootstraps: Vec<Bootstrap>,
     new_topics: Vec<NewTopic>,
     configs: BTreeMap<String, BTreeMap<String, String>>,
@@ -295,6 +300,7 @@ impl RestorePlan {
             warnings: std::mem::take(&mut targets.warnings),
             log_dirs: targets.paths(),
             fresh: Vec::new(),
+            marked: Vec::new(),
             bootstraps: Vec::new(),
             new_topics: Vec::new(),
             configs: BTreeMap::new(),
@@ -402,14 +408,16 @@ impl RestorePlan {
         let into = known
             .map(|placed| placed.replicas.clone())
             .unwrap_or_default();
+        let topic_id = known.and_then(|placed| placed.topic_id);
         for (_, path) in &into {
-            if let Err(reason) = compare::may_be_replaced(path, source, &self.options) {
+            if let Err(reason) = compare::may_be_replaced(path, source, topic_id, &self.options) {
                 state = PartitionState::Refused(reason);
             }
         }
         let mut planned = PartitionToRestore {
             into,
-            topic_id: known.and_then(|placed| placed.topic_id),
+            topic_id,
+            leader_epoch_accepted: known.and_then(|placed| placed.leader_epoch_accepted),
             leader_epoch_max: known.and_then(|placed| placed.leader_epoch_max),
             absent_brokers: known
                 .map(|placed| placed.absent.clone())

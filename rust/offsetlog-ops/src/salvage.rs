@@ -21,6 +21,7 @@ use offsetlog::{
 use replicas::Replicas;
 pub(crate) use replicas::history;
 use set_aside::SetAsideBatches;
+pub(crate) use sink::Epochs;
 use sink::{Comparison, Sink};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -202,14 +203,14 @@ pub(crate) fn compare_log(
     log: &Log,
     there: &Log,
     options: &OpenOptions,
-    stop: Option<i64>,
+    (stop, epochs): (Option<i64>, Epochs),
     topic: &LogConfig,
     replicas: &[Log],
 ) -> Result<i64> {
     let how = SalvageOptions::default();
     let replicas = Replicas::of(log, replicas, options, topic.is_compacted())?;
     let mut salvage = Salvage::new(log, options, &how, (stop, replicas))?;
-    let comparison = Comparison::with(there, stop)?;
+    let comparison = Comparison::with(there, stop, epochs)?;
     salvage.sink = Some(Sink::Compare(Box::new(comparison)));
     let done = salvage.run().and_then(|()| match &mut salvage.sink {
         Some(Sink::Compare(comparison)) => comparison.finish(),

@@ -1,10 +1,108 @@
 //! What is in the place of a partition that is to be restored: nothing, an empty partition, or what a restore has left there.
 
+use super::PartitionToRestore;
 use super::choice::SourcePartition;
-use crate::salvage::compare_log;
+use crate::salvage::{Epochs, compare_log};
 use offsetlog::format::Uuid;
-use offsetlog::{Error, Log, LogConfig, OpenOptions, Result};
+use offsetlog::{Error, Log, LogConfig, OpenOptions, Result, VerifyOptions};
 use std::path::Path;
+
+/// What a directory must be beside its records, to be left as it is.
+pub(super) struct Wanted<'c> {
+    topic_id: Option<Uuid>,
+    /// The greatest leader epoch of what is to be restored.
+    leader_epoch: Option<i32>,
+    /// The greatest one that the target's cluster takes, where it has its own.
+    leader_epoch_accepted: Option<i32>,
+    config: &'c LogConfig,
+    /// Whether a broker is told of a clean end, and looks for no damage.
+    is_marked: bool,
+}
+
+impl<'c> Wanted<'c> {
+    /// Of a partition whose topic has these settings.
+    pub(super) const fn of(
+        each: &PartitionToRestore,
+        config: &'c LogConfig,
+        is_marked: bool,
+    ) -> Self {
+        Self {
+            topic_id: each.topic_id,
+            leader_epoch: each.leader_epoch,
+            leader_epoch_accepted: each.leader_epoch_accepted,
+            config,
+            is_marked,
+        }
+    }
+
+    fn check(&self, there: &Log) -> Result<()> {
+        check_topic_id(there, self.topic_id)?;
+        let found = there.leader_epoch()?.unwrap_or(-1);
+        // Old messages have no epoch, and become batches of epoch 0.
+        let limit = self.leader_epoch_accepted.or(self.leader_epoch);
+        let limit = limit.unwrap_or(0).max(0);
+        if found <= limit {
+            return Ok(());
+        }
+        let reason = format!(
+            "it has what is to be restored, and leader epoch {found}, which is above {limit}, the greatest that {}: delete the directory, or \
+             move it away, and run this again",
+            if self.leader_epoch_accepted.is_some() {
+                "the cluster takes"
+            } else {
+                "what is to be restored has"
+            }
+        );
+        Err(Error::log_dir(there.path(), reason))
+    }
+}
+
+/// A broker would set a directory of another topic's id aside, and since Kafka 3.7 one without an id too.
+fn check_topic_id(there: &Log, wanted: Option<Uuid>) -> Result<()> {
+    let Some(wanted) = wanted else {
+        return Ok(());
+    };
+    let found = match there.topic_id()? {
+        Some(found) if found == wanted => return Ok(()),
+        Some(found) => format!("its partition.metadata has the topic id {found}"),
+        None => "it has no partition.metadata".to_owned(),
+    };
+    let reason = format!(
+        "{found}, and the topic has the id {wanted} here: delete the directory, or move it away, and run this again; or give it this id with \
+         offsetlog adopt"
+    );
+    Err(Error::log_dir(there.path(), reason))
+}
+
+/// Refuses a directory that nobody built here, and in which a broker that is told of a clean end would overlook something.
+///
+/// # Errors
+/// `LogDir`: what it would overlook. Those of reading.
+fn check_sound(path: &Path, options: &OpenOptions) -> Result<()> {
+    // What offsetlog has built was read back, and has this file.
+    if options.disk.stat(&path.join(STATE_FILE)).is_ok() {
+        return Ok(());
+    }
+    let report = Log::open(path, options)?.verify(&VerifyOptions::default())?;
+    if !report.is_damaged() {
+        return Ok(());
+    }
+    let is_damage = |severity| severity != offsetlog::Severity::Note;
+    let mut findings = report.findings.iter();
+    let found = findings.find(|found| is_damage(found.severity));
+    let (file, why) = found.map_or((path, "offsetlog verify says what"), |found| {
+        (found.path.as_path(), found.reason.as_str())
+    });
+    let reason = format!(
+        "it has what is to be restored, and a file in it is damaged, which a broker does not look for after a clean end: {}: {why}. Delete \
+         the directory, or move it away, and run this again",
+        file.display()
+    );
+    Err(Error::log_dir(path, reason))
+}
+
+/// The file that offsetlog keeps in each partition directory that it has built or changed.
+const STATE_FILE: &str = ".offsetlog.state";
 
 /// Whether the partition's directory may be created or replaced, or may be what is to be restored.
 ///
@@ -13,12 +111,14 @@ use std::path::Path;
 pub(super) fn may_be_replaced(
     path: &Path,
     source: &SourcePartition,
+    topic_id: Option<Uuid>,
     options: &OpenOptions,
 ) -> std::result::Result<(), String> {
     let said = |error: Error| error.to_string();
     let Some(log) = with_records(path, options).map_err(said)? else {
         return Ok(());
     };
+    check_topic_id(&log, topic_id).map_err(said)?;
     let found = (
         log.log_start_offset().map_err(said)?,
         log.log_end_offset().map_err(said)?,
@@ -54,8 +154,8 @@ pub(super) fn may_be_replaced(
     ))
 }
 
-/// Whether the directory holds what is to be restored of a topic with this id and settings, record for record: then the greatest producer id of it. `None` if no record
-/// was ever there, and one is to be.
+/// Whether the directory is what is to be restored: record for record, with the topic's id, with leader epochs that the cluster takes, and with
+/// nothing behind. Then the greatest producer id of it. `None` if no record was ever there, and one is to be.
 ///
 /// # Errors
 /// `LogDir` if it holds anything else; those of reading either.
@@ -63,7 +163,7 @@ pub(super) fn is_there(
     source: &Log,
     path: &Path,
     stop: Option<i64>,
-    (topic_id, config): (Option<Uuid>, &LogConfig),
+    wanted: &Wanted<'_>,
     options: &OpenOptions,
     replicas: &[Log],
 ) -> Result<Option<i64>> {
@@ -73,10 +173,19 @@ pub(super) fn is_there(
                 .disk
                 .list(path)
                 .is_ok_and(|entries| !entries.is_empty())
-            && Log::open(path, options)?.topic_id()? == topic_id;
+            && Log::open(path, options)?.topic_id()? == wanted.topic_id;
         return Ok(is_same.then_some(-1));
     };
-    compare_log(source, &there, options, stop, config, replicas).map(Some)
+    wanted.check(&there)?;
+    let epochs = wanted
+        .leader_epoch_accepted
+        .map_or(Epochs::Same, Epochs::UpTo);
+    let part = (stop, epochs);
+    let max = compare_log(source, &there, options, part, wanted.config, replicas)?;
+    if wanted.is_marked {
+        check_sound(path, options)?;
+    }
+    Ok(Some(max))
 }
 
 /// Whether nothing of the log is restored but that it begins at 0.

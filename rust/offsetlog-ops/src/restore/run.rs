@@ -1,14 +1,16 @@
 //! Carries a plan out: partition after partition, and the topics of a new cluster last.
 
 use super::choice::{self, FailedReplica};
+use super::compare::Wanted;
 use super::write_topics::keep_controllers_out;
 use super::{
     PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare, remains,
 };
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
-use offsetlog::disk::write_whole;
+use offsetlog::disk::{IoCall, write_whole};
 use offsetlog::format::clean_shutdown::write_clean_shutdown;
-use offsetlog::format::name::CLEAN_SHUTDOWN;
+use offsetlog::format::internal_topic::METADATA_TOPIC;
+use offsetlog::format::name::{CLEAN_SHUTDOWN, DirectoryName, DirectoryState};
 use offsetlog::{
     Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewPartition, OpenOptions, Result,
     settings,
@@ -27,6 +29,15 @@ impl RestorePlan {
     pub fn run(&mut self, progress: Option<&RestoreProgress>) -> Result<()> {
         // Held to the end: no controller and no broker starts meanwhile.
         let _controllers = keep_controllers_out(&self.bootstraps, &self.options)?;
+        // While partitions change the marks are away.
+        let log_dirs = self.log_dirs.iter().map(|(_, log_dir)| log_dir);
+        let has_mark = |log_dir: &&PathBuf| {
+            self.options
+                .disk
+                .stat(&log_dir.join(CLEAN_SHUTDOWN))
+                .is_ok()
+        };
+        self.marked = log_dirs.filter(has_mark).cloned().collect();
         let held = Held::open(&self.log_dirs, &self.options)?;
         let done = self.run_locked(&held, progress);
         let closed = held.close();
@@ -86,7 +97,9 @@ impl RestorePlan {
         }
         held.write_checkpoints()?;
         for log_dir in &self.fresh {
-            mark_clean(log_dir, &self.options)?;
+            if !self.has_others(log_dir)? {
+                mark_clean(log_dir, &self.options)?;
+            }
         }
         self.write_topics(producer_id_max)
     }
@@ -179,8 +192,8 @@ impl RestorePlan {
         let config = self.config_of(each);
         let mut state = PartitionState::There;
         for (_, path) in &each.into {
-            let topic = (each.topic_id, &config);
-            let there = compare::is_there(log, path, each.stop, topic, &self.options, others)?;
+            let wanted = Wanted::of(each, &config, self.is_marked(path));
+            let there = compare::is_there(log, path, each.stop, &wanted, &self.options, others)?;
             if let Some(max) = there {
                 *producer_id_max = (*producer_id_max).max(max);
                 // A restore that was killed may not have come to them.
@@ -200,6 +213,30 @@ impl RestorePlan {
             state = PartitionState::Restored(Box::new(report));
         }
         Ok(state)
+    }
+
+    /// Whether the log dir around a directory is marked as stopped cleanly, or will be: a broker then believes what is in it.
+    fn is_marked(&self, path: &Path) -> bool {
+        let is_around = |log_dir: &PathBuf| path.parent() == Some(log_dir);
+        self.fresh.iter().chain(&self.marked).any(is_around)
+    }
+
+    /// Whether a log dir has partitions by now that are not restored: nobody knows how they ended.
+    fn has_others(&self, log_dir: &Path) -> Result<bool> {
+        let entries = self
+            .options
+            .disk
+            .list(log_dir)
+            .map_err(|error| Error::io(IoCall::List, log_dir, error))?;
+        let all = self.partitions.iter().flat_map(|each| &each.into);
+        let ours: BTreeSet<&Path> = all.map(|(_, path)| path.as_path()).collect();
+        Ok(entries.iter().any(|entry| {
+            let is_partition = DirectoryName::parse(&entry.name).is_ok_and(|name| {
+                name.topic != METADATA_TOPIC
+                    && matches!(name.state, DirectoryState::Live | DirectoryState::Future)
+            });
+            is_partition && !ours.contains(log_dir.join(&entry.name).as_path())
+        }))
     }
 
     /// In a folder only the settings that offsetlog stored go along: of others nobody knows whether they are all, and by those that

@@ -75,6 +75,8 @@ pub(crate) struct Placed {
     pub(crate) directories: Vec<Option<Uuid>>,
     /// The greatest leader epoch that the cluster takes, if the log's is above.
     pub(crate) leader_epoch_max: Option<i32>,
+    /// The greatest leader epoch that the cluster takes, if it has its own.
+    pub(crate) leader_epoch_accepted: Option<i32>,
     /// Brokers that have the partition too, and are not among the log dirs.
     pub(crate) absent: Vec<i32>,
 }
@@ -392,6 +394,7 @@ impl Targets {
         );
         placed.absent = absent;
         let known = registered.leader_epoch;
+        placed.leader_epoch_accepted = Some(known.max(0));
         placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
         Ok(placed)
     }
@@ -423,6 +426,7 @@ impl Targets {
         }
         let topic_id = self.known_id(&name);
         let mut placed = self.placed(&slots, topic, number, source, topic_id);
+        placed.leader_epoch_accepted = Some(known.max(0));
         placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
         Ok(placed)
     }
@@ -441,6 +445,7 @@ impl Targets {
             replicas: Vec::new(),
             directories: Vec::new(),
             leader_epoch_max: None,
+            leader_epoch_accepted: None,
             absent: Vec::new(),
         };
         for (node, slot) in slots {

@@ -1,8 +1,10 @@
 //! The target of the batches that are taken: a new log, or a comparison with a log that may already be equal.
 
+use offsetlog::format::{BatchHeader, counted};
 use offsetlog::{
     Batch, Error, Log, OnCorrupt, PartitionBuilder, Record, Result, Scan, ScanOptions,
 };
+use std::fmt::Display;
 
 /// What becomes of the batches.
 pub(super) enum Sink {
@@ -32,11 +34,21 @@ pub(super) struct Comparison {
     scan: Scan,
     batch: std::vec::IntoIter<Record>,
     stop: i64,
+    epochs: Epochs,
+}
+
+/// Which leader epochs the existing log may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Epochs {
+    /// Those of what is to be built.
+    Same,
+    /// Any that the cluster takes: the greatest one.
+    UpTo(i32),
 }
 
 impl Comparison {
     /// With all records of this log. Those of the batches that are added count below `stop` alone.
-    pub(super) fn with(log: &Log, stop: Option<i64>) -> Result<Self> {
+    pub(super) fn with(log: &Log, stop: Option<i64>, epochs: Epochs) -> Result<Self> {
         let options = ScanOptions {
             control_records: true,
             on_corrupt: OnCorrupt::Raise,
@@ -47,31 +59,99 @@ impl Comparison {
             log: log.clone(),
             batch: Vec::new().into_iter(),
             stop: stop.unwrap_or(i64::MAX),
+            epochs,
         })
     }
 
     fn add(&mut self, batch: &mut Batch<'_>) -> Result<u64> {
-        let is_control = batch.header().attributes.is_control();
+        let header = *batch.header();
         let mut records = 0;
         for record in batch.to_records()? {
             if record.offset >= self.stop {
                 continue;
             }
             match self.next()? {
-                Some(found) if is_same(&record, &found) => records += 1,
-                Some(found) => return Err(self.differs(record.offset.min(found.offset))),
+                Some(found) if !is_same(&record, &found) => {
+                    return Err(self.differs(record.offset.min(found.offset)));
+                }
+                Some(found) => {
+                    if let Some(what) = self.differing(&header, &record, &found) {
+                        return Err(self.not_it(&format!(
+                            "the record at offset {} has the same key and value, and {what}",
+                            found.offset
+                        )));
+                    }
+                    records += 1;
+                }
                 None => return Err(self.differs(record.offset)),
             }
         }
-        Ok(if is_control { 0 } else { records })
+        Ok(if header.attributes.is_control() {
+            0
+        } else {
+            records
+        })
+    }
+
+    /// What a broker knows of two records beside what a consumer reads: the first that is not the same.
+    fn differing(&self, header: &BatchHeader, one: &Record, other: &Record) -> Option<String> {
+        let told = |what: &str, one: &dyn Display, other: &dyn Display| {
+            Some(format!("another {what}: {other}, and not {one}"))
+        };
+        if one.producer_id != other.producer_id {
+            return told("producer id", &one.producer_id, &other.producer_id);
+        }
+        if one.producer_epoch != other.producer_epoch {
+            return told("producer epoch", &one.producer_epoch, &other.producer_epoch);
+        }
+        if one.sequence != other.sequence {
+            return told("sequence", &one.sequence, &other.sequence);
+        }
+        if one.is_transactional != other.is_transactional || one.is_control != other.is_control {
+            let kind = |record: &Record| match (record.is_control, record.is_transactional) {
+                (true, _) => "a control record",
+                (false, true) => "one of a transaction",
+                (false, false) => "one of no transaction",
+            };
+            return told("kind", &kind(one), &kind(other));
+        }
+        // Old messages have no such type, and no epoch, and become batches that do.
+        if header.magic == 2 && one.timestamp_type != other.timestamp_type {
+            return told(
+                "type of timestamp",
+                &(one.timestamp_type as i8),
+                &(other.timestamp_type as i8),
+            );
+        }
+        match self.epochs {
+            Epochs::Same if one.leader_epoch >= 0 && one.leader_epoch != other.leader_epoch => {
+                told("leader epoch", &one.leader_epoch, &other.leader_epoch)
+            }
+            Epochs::UpTo(limit) if other.leader_epoch > limit => Some(format!(
+                "a leader epoch above those that the cluster takes: {}, and not {limit} at most",
+                other.leader_epoch
+            )),
+            _ => None,
+        }
     }
 
     /// When all batches were added: nothing more may be there.
     pub(super) fn finish(&mut self) -> Result<()> {
-        match self.next()? {
-            Some(found) => Err(self.differs(found.offset)),
-            None => Ok(()),
+        if let Some(found) = self.next()? {
+            return Err(self.differs(found.offset));
         }
+        // A reader ends before it, and so would a broker that is told of a clean end.
+        let torn = self.scan.report().torn_tails().pop();
+        torn.map_or(Ok(()), |(_, torn)| {
+            let reason = format!(
+                "it has what is to be restored, and {} behind it that are no batch, from position {} of {} on: cut them with offsetlog \
+                 recover, or delete the directory or move it away, and run this again",
+                counted(torn.bytes, "byte"),
+                torn.position,
+                torn.path.display()
+            );
+            Err(Error::log_dir(self.log.path(), reason))
+        })
     }
 
     fn next(&mut self) -> Result<Option<Record>> {
@@ -87,8 +167,12 @@ impl Comparison {
     }
 
     fn differs(&self, offset: i64) -> Error {
+        self.not_it(&format!("offset {offset} shows it"))
+    }
+
+    fn not_it(&self, why: &str) -> Error {
         let reason = format!(
-            "it is not what is to be restored, as offset {offset} shows: delete the directory, or move it away"
+            "it is not what is to be restored: {why}. Delete the directory, or move it away, and run this again"
         );
         Error::log_dir(self.log.path(), reason)
     }
