@@ -343,7 +343,11 @@ impl RestorePlan {
     ) {
         for topic in &found.topics {
             let name = &topic.to_make.name;
-            let mut configs = topic.to_make.configs.clone();
+            let mut configs = match targets.configs_in_bootstrap(name) {
+                // Nothing here says what the topic had, but the restore that wrote it may have known.
+                Some(known) if !found.has_settings(name) => known,
+                _ => topic.to_make.configs.clone(),
+            };
             retention.judge(topic, &mut configs);
             self.missing
                 .extend(topic.missing.iter().map(|number| TopicPartition {
@@ -372,7 +376,12 @@ impl RestorePlan {
                     .push(self.planned(name, *number, source, placed));
             }
             if targets.kind == Target::NewCluster {
+                let topic_id = targets.topic_id(topic);
                 for number in &topic.missing {
+                    // An earlier restore may have had it.
+                    if targets.in_bootstrap(topic_id, *number).is_some() {
+                        continue;
+                    }
                     let nodes = targets.assigned(topic, *number, how);
                     let directories = nodes.iter().map(|node| targets.directory_for_empty(*node));
                     let made = NewTopicPartition {
@@ -384,7 +393,7 @@ impl RestorePlan {
                 }
                 self.new_topics.push(NewTopic {
                     name: name.clone(),
-                    topic_id: targets.topic_id(topic),
+                    topic_id,
                     partitions,
                     configs: configs.clone(),
                 });

@@ -9,9 +9,10 @@ use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_bat
 use offsetlog::format::control::{ControlRecord, ControlType};
 use offsetlog::format::internal_topic::MetadataRecord;
 use offsetlog::format::message::Value;
+use offsetlog::format::metadata_record::TOPIC_RESOURCE;
 use offsetlog::format::{BatchHeader, Fault, FormatError, Part, Uuid};
 use offsetlog::{BatchDecoder, Error, OpenOptions, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The file's name.
@@ -42,8 +43,20 @@ pub(crate) struct Bootstrap {
     /// Topics in it, with their ids.
     pub(crate) topics: BTreeMap<String, Uuid>,
     /// Partitions in it, by their topic's id.
-    pub(crate) partitions: BTreeSet<([u8; 16], i32)>,
+    pub(crate) partitions: BTreeMap<([u8; 16], i32), KnownPartition>,
+    /// Settings of topics in it, by the topic's name.
+    configs: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) next_producer_id: Option<i64>,
+}
+
+/// What a file says of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KnownPartition {
+    /// The brokers that have it; the first one leads.
+    pub(crate) nodes: Vec<i32>,
+    /// For each of them the id of its log dir; empty where the file knows none.
+    pub(crate) directories: Vec<Uuid>,
+    pub(crate) leader_epoch: i32,
 }
 
 impl Bootstrap {
@@ -59,7 +72,8 @@ impl Bootstrap {
             end_offset: 0,
             metadata_version: 0,
             topics: BTreeMap::new(),
-            partitions: BTreeSet::new(),
+            partitions: BTreeMap::new(),
+            configs: BTreeMap::new(),
             next_producer_id: None,
             path,
             bytes,
@@ -86,6 +100,11 @@ impl Bootstrap {
     /// Whether a partition's record names the log dirs of its replicas.
     pub(crate) const fn knows_directories(&self) -> bool {
         self.metadata_version >= WITH_DIRECTORIES
+    }
+
+    /// The settings that a topic has in it.
+    pub(crate) fn configs_of(&self, topic: &str) -> BTreeMap<String, String> {
+        self.configs.get(topic).cloned().unwrap_or_default()
     }
 
     /// Takes what a batch says. Returns whether it is the footer.
@@ -135,9 +154,34 @@ impl Bootstrap {
                 self.topics.insert(text("name"), uuid("topicId"));
             }
             "PartitionRecord" => {
+                let all = |name| record.fields.get(name).and_then(Value::as_array);
+                let nodes = all("replicas").unwrap_or_default().iter();
+                let directories = all("directories").unwrap_or_default().iter();
                 let partition = number("partitionId").unwrap_or_default();
-                let key = (uuid("topicId").to_bytes(), partition as i32);
-                self.partitions.insert(key);
+                let known = KnownPartition {
+                    nodes: nodes
+                        .filter_map(|node| i32::try_from(node.as_int()?).ok())
+                        .collect(),
+                    directories: directories.filter_map(Value::as_uuid).collect(),
+                    leader_epoch: number("leaderEpoch").unwrap_or_default() as i32,
+                };
+                // Of several the last one holds, as for a controller.
+                self.partitions
+                    .insert((uuid("topicId").to_bytes(), partition as i32), known);
+            }
+            "ConfigRecord" if number("resourceType") == Some(TOPIC_RESOURCE.into()) => {
+                let configs = self.configs.entry(text("resourceName")).or_default();
+                match record.fields.get("value").and_then(Value::as_bytes) {
+                    Some(_) => drop(configs.insert(text("name"), text("value"))),
+                    None => drop(configs.remove(&text("name"))),
+                }
+            }
+            // Nothing that formats a log dir writes them: what they would leave of a topic is not followed here.
+            name @ ("PartitionChangeRecord" | "RemoveTopicRecord") => {
+                let reason = format!(
+                    "it has a {name}, which restore does not follow: format the log dir anew"
+                );
+                return Err(Error::log_dir(&self.path, reason));
             }
             "ProducerIdsRecord" => self.next_producer_id = number("nextProducerId"),
             _ => {}

@@ -26,6 +26,14 @@ pub(crate) struct Sources {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Sources {
+    /// Whether the metadata among the sources has the topic, and so its settings.
+    pub(crate) fn has_settings(&self, topic: &str) -> bool {
+        let metadata = self.recreation.metadata.as_ref();
+        metadata.is_some_and(|metadata| metadata.topics.iter().any(|each| each.name == topic))
+    }
+}
+
 /// A topic that is restored.
 pub(crate) struct SourceTopic {
     pub(crate) to_make: TopicToMake,

@@ -253,7 +253,7 @@ impl Targets {
         options: &OpenOptions,
     ) -> std::result::Result<Placed, String> {
         match self.kind {
-            Target::NewCluster => Ok(self.in_new_cluster(topic, number, source, how)),
+            Target::NewCluster => self.in_new_cluster(topic, number, source, how),
             Target::StoppedBroker => self.in_stopped_broker(topic, number, source, how, options),
             Target::Folder => {
                 let slot = self.slot(None, &topic.to_make.name, number, None);
@@ -283,51 +283,6 @@ impl Targets {
             self.ids.insert(name.clone(), drawn);
             drawn
         })
-    }
-
-    fn in_new_cluster(
-        &mut self,
-        topic: &SourceTopic,
-        number: i32,
-        source: &SourcePartition,
-        how: &RestoreOptions,
-    ) -> Placed {
-        let name = &topic.to_make.name;
-        let replicas = self.assigned(topic, number, how);
-        let slots: Vec<(Option<i32>, usize)> = replicas
-            .iter()
-            .map(|node| (Some(*node), self.slot(Some(*node), name, number, None)))
-            .collect();
-        let topic_id = self.topic_id(topic);
-        self.placed(&slots, topic, number, source, Some(topic_id))
-    }
-
-    /// The brokers of a partition in a new cluster: those that it had, if all are here, else one after the other.
-    pub(crate) fn assigned(
-        &self,
-        topic: &SourceTopic,
-        number: i32,
-        how: &RestoreOptions,
-    ) -> Vec<i32> {
-        let nodes = self.nodes();
-        let had = topic.to_make.replication_factor.unwrap_or(1);
-        let factor = how
-            .replication_factor
-            .unwrap_or(had)
-            .clamp(1, nodes.len().max(1));
-        let assignment = topic.to_make.assignment.as_ref();
-        let had = assignment.and_then(|all| all.get(usize::try_from(number).ok()?));
-        if let Some(had) = had
-            && had.len() == factor
-            && had.iter().all(|node| nodes.contains(node))
-        {
-            return had.clone();
-        }
-        // As in Kafka each broker leads as many partitions as the next; topics begin at different ones.
-        let shift: usize = topic.to_make.name.bytes().map(usize::from).sum();
-        let first = usize::try_from(number).unwrap_or(0).wrapping_add(shift);
-        let all = nodes.iter().cycle().skip(first % nodes.len().max(1));
-        all.take(factor).copied().collect()
     }
 
     fn in_stopped_broker(

@@ -28,6 +28,13 @@ impl RestorePlan {
             let mut records = Vec::new();
             for topic in &self.new_topics {
                 check(topic, &file)?;
+                if topic.has_changed(planned, &file) {
+                    let reason = format!(
+                        "another restore has written topic {:?} into it since the plan was made: run this again",
+                        topic.name
+                    );
+                    return Err(Error::log_dir(&file.path, reason));
+                }
                 topic.records(&file, &mut records);
             }
             let next = producer_id_max.saturating_add(1);

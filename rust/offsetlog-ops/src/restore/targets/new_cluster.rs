@@ -6,12 +6,18 @@
 //! the broker renames every partition to `-stray`. Several controllers elect one while brokers wait for it, so they are sure to meet that
 //! moment; one that is alone has the topics before its own broker looks, and other brokers can wait for it.
 
-use super::super::bootstrap::{BOOTSTRAP_CHECKPOINT, Bootstrap, formatted_voters, has_started};
-use super::Targets;
+use super::super::bootstrap::{
+    BOOTSTRAP_CHECKPOINT, Bootstrap, KnownPartition, formatted_voters, has_started,
+};
+use super::super::sources::SourceTopic;
+use super::super::{RestoreOptions, SourcePartition};
+use super::{Placed, Targets};
 use crate::places::{LogDirPlace, Places, is_there};
+use crate::words::brokers;
 use offsetlog::disk::IoCall;
+use offsetlog::format::Uuid;
 use offsetlog::{BrokerSettings, Error, OpenOptions, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The `metadata.version` of 4.0-IV0. A cluster formatted for an older one may be started by a Kafka that sees it empty.
@@ -70,6 +76,113 @@ impl Targets {
         }
         self.note_controllers(&quorum, &with_file);
         Ok(true)
+    }
+
+    /// What a `bootstrap.checkpoint` says of a partition already.
+    pub(crate) fn in_bootstrap(&self, topic_id: Uuid, number: i32) -> Option<&KnownPartition> {
+        let key = (topic_id.to_bytes(), number);
+        self.bootstraps
+            .iter()
+            .find_map(|file| file.partitions.get(&key))
+    }
+
+    /// The settings that a topic has in a `bootstrap.checkpoint` already; `None` if no file has it.
+    pub(crate) fn configs_in_bootstrap(&self, topic: &str) -> Option<BTreeMap<String, String>> {
+        let mut files = self.bootstraps.iter();
+        let file = files.find(|file| file.topics.contains_key(topic))?;
+        Some(file.configs_of(topic))
+    }
+
+    /// Where a partition of a new cluster goes.
+    ///
+    /// # Errors
+    /// In words: why it cannot be restored here, and what to do.
+    pub(super) fn in_new_cluster(
+        &mut self,
+        topic: &SourceTopic,
+        number: i32,
+        source: &SourcePartition,
+        how: &RestoreOptions,
+    ) -> std::result::Result<Placed, String> {
+        let name = &topic.to_make.name;
+        let topic_id = self.topic_id(topic);
+        let replicas = match self.in_bootstrap(topic_id, number) {
+            Some(known) => self.assigned_beside(&known.nodes, topic, number, how)?,
+            None => self.assigned(topic, number, how),
+        };
+        let slots: Vec<(Option<i32>, usize)> = replicas
+            .iter()
+            .map(|node| (Some(*node), self.slot(Some(*node), name, number, None)))
+            .collect();
+        Ok(self.placed(&slots, topic, number, source, Some(topic_id)))
+    }
+
+    /// The brokers of a partition that has some in `bootstrap.checkpoint`: these, and further ones if more replicas are wanted.
+    ///
+    /// # Errors
+    /// In words: one of them is not here, or fewer are wanted. What it has would be neither restored nor taken away.
+    fn assigned_beside(
+        &self,
+        known: &[i32],
+        topic: &SourceTopic,
+        number: i32,
+        how: &RestoreOptions,
+    ) -> std::result::Result<Vec<i32>, String> {
+        let nodes = self.nodes();
+        let absent: Vec<i32> = known
+            .iter()
+            .copied()
+            .filter(|node| !nodes.contains(node))
+            .collect();
+        if !absent.is_empty() {
+            return Err(format!(
+                "bootstrap.checkpoint has it on {} too, whose log dirs are not given: give them",
+                brokers(&absent)
+            ));
+        }
+        let wanted = how.replication_factor.unwrap_or(known.len());
+        if wanted < known.len() {
+            return Err(format!(
+                "bootstrap.checkpoint has it on {} already, which is more than --replication-factor {wanted}: restore it with as many, or format \
+                 the log dirs anew",
+                brokers(known)
+            ));
+        }
+        let mut all = known.to_vec();
+        for node in self.assigned(topic, number, how).into_iter().chain(nodes) {
+            if all.len() < wanted && !all.contains(&node) {
+                all.push(node);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The brokers of a partition in a new cluster: those that it had, if all are here, else one after the other.
+    pub(crate) fn assigned(
+        &self,
+        topic: &SourceTopic,
+        number: i32,
+        how: &RestoreOptions,
+    ) -> Vec<i32> {
+        let nodes = self.nodes();
+        let had = topic.to_make.replication_factor.unwrap_or(1);
+        let factor = how
+            .replication_factor
+            .unwrap_or(had)
+            .clamp(1, nodes.len().max(1));
+        let assignment = topic.to_make.assignment.as_ref();
+        let had = assignment.and_then(|all| all.get(usize::try_from(number).ok()?));
+        if let Some(had) = had
+            && had.len() == factor
+            && had.iter().all(|node| nodes.contains(node))
+        {
+            return had.clone();
+        }
+        // As in Kafka each broker leads as many partitions as the next; topics begin at different ones.
+        let shift: usize = topic.to_make.name.bytes().map(usize::from).sum();
+        let first = usize::try_from(number).unwrap_or(0).wrapping_add(shift);
+        let all = nodes.iter().cycle().skip(first % nodes.len().max(1));
+        all.take(factor).copied().collect()
     }
 
     /// Makes the log dirs those of stopped brokers.

@@ -1,0 +1,157 @@
+"""``restore`` into a new cluster whose `bootstrap.checkpoint` has the topic already: what a controller replays is what the plan says."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import metadata_records
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS
+from restoring import SOURCES, formatted, metadata_of, metadata_values, states_of, uuid_bytes
+
+from offsetlog import Log, restore
+
+
+class Replayed(NamedTuple):
+    """A partition, as the last record of it says."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    directories: tuple[bytes, ...]
+
+
+def partitions(file: Path) -> dict[tuple[bytes, int], Replayed]:
+    """As Kafka's `ReplicationControlManager` and `TopicDelta` replay `PartitionRecord`: the last one of a partition replaces the others."""
+    found: dict[tuple[bytes, int], Replayed] = {}
+    for value in metadata_values(file):
+        if value.startswith(b"\1\3\1"):
+            number, topic_id, at = int.from_bytes(value[3:7]), value[7:23], 23
+            lists: list[tuple[int, ...]] = []
+            for _ in range(4):
+                count = value[at] - 1
+                lists.append(struct.unpack_from(f">{count}i", value, at + 1))
+                at += 1 + 4 * count
+            leader, epoch, _ = struct.unpack_from(">3i", value, at)
+            count = value[at + 12] - 1
+            ids = tuple(value[at + 13 + 16 * each : at + 29 + 16 * each] for each in range(count))
+            assert lists[2:] == [(), ()]
+            found[topic_id, number] = Replayed(lists[0], lists[1], leader, epoch, ids)
+    return found
+
+
+def settings(file: Path, topic: str) -> dict[str, bytes]:
+    """As Kafka's `ConfigurationControlManager` replays `ConfigRecord`: the last one of a setting holds, and null takes it away."""
+    begin = b"\1\4\0\2" + metadata_records.text(topic)
+    found: dict[str, bytes] = {}
+    for value in metadata_values(file):
+        if value.startswith(begin):
+            rest = value[len(begin) :]
+            name, rest = rest[1 : rest[0]].decode(), rest[rest[0] :]
+            if rest[0] == 0:
+                found.pop(name, None)
+            else:
+                found[name] = rest[1 : rest[0]]
+    return found
+
+
+def directory_id(log_dir: Path) -> bytes:
+    (line,) = (line for line in (log_dir / "meta.properties").read_text().splitlines() if line.startswith("directory.id="))
+    return uuid_bytes(line.removeprefix("directory.id="))
+
+
+def disks(place: Path) -> tuple[Path, Path]:
+    """Two of a dead broker's, one with each partition of `g-epochs`."""
+    for number, name in enumerate(("one", "two")):
+        (place / name).mkdir()
+        shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", place / name)
+        shutil.copytree(CLEAN_LOG_DIRS[0] / f"g-epochs-{number}", place / name / f"g-epochs-{number}")
+    return place / "one", place / "two"
+
+
+def test_retention_is_set_in_a_topic_that_is_there(tmp_path: Path) -> None:
+    """The report says that it is -1 now, so it is; and back, where it is to be kept. A call that changes nothing writes nothing."""
+    into = formatted(tmp_path / "new")
+    file = into / "bootstrap.checkpoint"
+    own = metadata_of(SOURCES).configs.get(("topic", "g-plain"), {})
+    for number, keeps in enumerate((True, False, False, True, True)):
+        before = file.read_bytes()
+        had = settings(file, "g-plain")
+        report = restore(SOURCES, into, topics="g-plain", new_cluster=True, keep_retention=keeps)
+        expected = {name: value.encode() for name, value in own.items()}
+        if not keeps:
+            told = [each.reason for each in report.remaining if "=-1 now" in each.reason]
+            assert any("retention.ms=-1 now" in reason for reason in told)
+            expected |= {name: b"-1" for name in ("retention.ms", "retention.bytes") if any(f"{name}=-1 now" in each for each in told)}
+        assert settings(file, "g-plain") == expected
+        assert number == 0 or (file.read_bytes() == before) == (had == expected)
+    assert states_of(report) == {"there"}
+
+
+def test_settings_of_an_earlier_restore_stay_where_the_sources_have_none(tmp_path: Path) -> None:
+    """A disk that comes later, without the metadata, does not take `cleanup.policy` away."""
+    into = formatted(tmp_path / "new")
+    restore(SOURCES, into, topics="g-compact", new_cluster=True)
+    whole = (into / "bootstrap.checkpoint").read_bytes()
+    assert settings(into / "bootstrap.checkpoint", "g-compact")["cleanup.policy"] == b"compact"
+    restore(CLEAN_LOG_DIRS, into, topics="g-compact", new_cluster=True)
+    assert (into / "bootstrap.checkpoint").read_bytes() == whole
+
+
+def test_more_replicas_are_in_the_file(tmp_path: Path) -> None:
+    """Each new one is a copy, in sync, with its log dir; the first leader stays. A call without a number keeps them, fewer are refused."""
+    into = [formatted(tmp_path / str(node), node=node) for node in (1, 2, 3)]
+    file = into[0] / "bootstrap.checkpoint"
+    restore(SOURCES, into, topics="g-compact", new_cluster=True)
+    ((key, first),) = partitions(file).items()
+    assert len(first.replicas) == 1
+    (each,) = restore(SOURCES, into, topics="g-compact", new_cluster=True, replication_factor=3).partitions
+    assert {place.node_id for place in each.into} == {1, 2, 3}
+    ids = {node: directory_id(place) for node, place in zip((1, 2, 3), into, strict=True)}
+    for place in into:
+        ((again, known),) = partitions(place / "bootstrap.checkpoint").items()
+        assert (again, known.leader, set(known.isr), set(known.replicas)) == (key, first.leader, {1, 2, 3}, {1, 2, 3})
+        assert known.replicas[0] == first.leader
+        assert known.directories == tuple(ids[node] for node in known.replicas)
+        assert known.leader_epoch == first.leader_epoch
+    whole = [(place / "bootstrap.checkpoint").read_bytes() for place in into]
+    assert states_of(restore(SOURCES, into, topics="g-compact", new_cluster=True)) == {"there"}
+    (fewer,) = restore(SOURCES, into, topics="g-compact", new_cluster=True, replication_factor=1).partitions
+    assert fewer.state == "refused"
+    assert "more than --replication-factor 1" in (fewer.reason or "")
+    (absent,) = restore(SOURCES, into[:2], topics="g-compact", new_cluster=True).partitions
+    assert absent.state == "refused"
+    assert "broker 3" in (absent.reason or "")
+    assert [(place / "bootstrap.checkpoint").read_bytes() for place in into] == whole
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_disk_that_comes_later(first: int, tmp_path: Path) -> None:
+    """Its partition began empty with leader epoch 0: then the epoch is above that of its records, and the other partition stays as it is."""
+    into = formatted(tmp_path / "new")
+    file = into / "bootstrap.checkpoint"
+    both = disks(tmp_path)
+    metadata = CLEAN / "metadata-dir"
+    report = restore([both[first], metadata], into, topics="g-epochs", new_cluster=True)
+    assert report.missing == (("g-epochs", 1 - first),)
+    before = partitions(file)
+    report = restore([both[1 - first], metadata], into, topics="g-epochs", new_cluster=True)
+    assert states_of(report) == {"restored"}
+    (topic,) = (topic for topic in metadata_of(SOURCES).topics if topic.name == "g-epochs")
+    raw = uuid_bytes(topic.topic_id or "")
+    after = partitions(file)
+    assert set(after) == set(before) == {(raw, 0), (raw, 1)}
+    assert after[raw, first] == before[raw, first]
+    for number in (0, 1):
+        with Log.open(into / f"g-epochs-{number}") as log:
+            assert after[raw, number].leader_epoch > max(record.leader_epoch for record in log.scan())
+        last = (CLEAN_LOG_DIRS[0] / f"g-epochs-{number}" / "leader-epoch-checkpoint").read_text().split()[-2]
+        assert after[raw, number].leader_epoch == int(last) + 1
+        assert after[raw, number]._replace(leader_epoch=0) == before[raw, number]._replace(leader_epoch=0)
+    whole = file.read_bytes()
+    assert states_of(restore([*both, metadata], into, topics="g-epochs", new_cluster=True)) == {"there"}
+    assert file.read_bytes() == whole
