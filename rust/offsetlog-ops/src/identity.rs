@@ -12,7 +12,7 @@ use partition::{Judge, Known, Live};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-pub(crate) use partition::{assigned_directory, key, not_a_replica};
+pub(crate) use partition::{absent_log_dirs, assigned_directory, key, not_a_replica};
 
 /// What a broker does with a directory when it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Which partition a directory is to become, by its name and by what the cluster's metadata says of it.
 
 use super::AdoptOptions;
-use crate::identity::{assigned_directory, not_a_replica};
+use crate::identity::{absent_log_dirs, assigned_directory, not_a_replica};
 use crate::places::{LogDirPlace, PartitionPlace, Places};
 use offsetlog::format::Uuid;
 use offsetlog::format::name::{DIRECTORY_MAXIMUM_CHARACTERS, DirectoryState};
@@ -238,11 +238,6 @@ fn check_log_dirs(
     (topic, partition, node): (&TopicImage, &PartitionRegistration, i32),
     notes: &mut Vec<String>,
 ) -> Result<()> {
-    let brokers = metadata.brokers.iter();
-    let registered = brokers.filter(|broker| broker.id == node);
-    let registered: Vec<Uuid> = registered
-        .flat_map(|broker| broker.log_dirs.clone())
-        .collect();
     let own = place.directory_id();
     let here: Vec<Uuid> = places
         .log_dirs
@@ -250,10 +245,8 @@ fn check_log_dirs(
         .filter_map(LogDirPlace::directory_id)
         .collect();
     let assigned = assigned_directory(partition, node);
-    // Where the metadata says in which log dir it is, no other one has it.
-    let matters = |id: &&Uuid| assigned.is_none_or(|there| there == **id) && !here.contains(id);
-    let missing = registered.iter().filter(matters);
-    let missing: Vec<String> = missing.map(ToString::to_string).collect();
+    let missing = absent_log_dirs(metadata, partition, node, &here);
+    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     if !missing.is_empty() {
         let reason = format!(
             "broker {node} has log dirs that are not here, and may have another directory of {}-{} there: name them (log_dirs=, \

@@ -261,6 +261,26 @@ impl Judge<'_> {
     }
 }
 
+/// The log dirs of a broker that are not among those `here`, and in which it may have another directory of a partition, by their
+/// `directory.id`.
+pub(crate) fn absent_log_dirs(
+    metadata: &MetadataImage,
+    partition: &PartitionRegistration,
+    node: i32,
+    here: &[Uuid],
+) -> Vec<Uuid> {
+    let brokers = metadata.brokers.iter().filter(|broker| broker.id == node);
+    let registered: Vec<Uuid> = brokers.flat_map(|broker| broker.log_dirs.clone()).collect();
+    let assigned = assigned_directory(partition, node);
+    // Where the metadata says in which log dir it is, no other one has it. One that the broker does not have any more has nothing.
+    let all = match assigned {
+        Some(assigned) if registered.is_empty() || registered.contains(&assigned) => vec![assigned],
+        Some(_) => Vec::new(),
+        None => registered,
+    };
+    all.into_iter().filter(|id| !here.contains(id)).collect()
+}
+
 /// The `directory.id` of the log dir in which the metadata has a broker's replica, if it says which.
 pub(crate) fn assigned_directory(partition: &PartitionRegistration, node: i32) -> Option<Uuid> {
     let mut replicas = partition.replicas.iter();

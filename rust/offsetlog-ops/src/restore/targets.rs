@@ -5,14 +5,13 @@ mod new_cluster;
 use super::bootstrap::Bootstrap;
 use super::sources::SourceTopic;
 use super::{PartitionToRestore, RestoreOptions, SourcePartition};
+use crate::identity::{absent_log_dirs, assigned_directory};
 use crate::places::{LogDirPlace, Places};
 use crate::words::brokers;
 use offsetlog::disk::{IoCall, random};
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{
-    BrokerSettings, Error, Log, MetadataImage, OpenOptions, PartitionRegistration, Result,
-};
+use offsetlog::{BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -265,6 +264,13 @@ impl Targets {
         }
     }
 
+    /// The ids of a broker's log dirs.
+    fn directory_ids(&self, node: i32) -> Vec<Uuid> {
+        let all = self.log_dirs.iter();
+        let own = all.filter(|each| each.node_id == Some(node));
+        own.filter_map(|each| each.directory_id).collect()
+    }
+
     /// The id that the topic has here already.
     fn known_id(&self, topic: &str) -> Option<Uuid> {
         let in_bootstrap = self
@@ -330,10 +336,17 @@ impl Targets {
                 brokers(&absent)
             ));
         }
+        for node in &own {
+            let here = self.directory_ids(*node);
+            let missing = absent_log_dirs(metadata, &registered, *node, &here);
+            if !missing.is_empty() {
+                return Err(not_here(*node, &missing, "the cluster's metadata"));
+            }
+        }
         let slots: Vec<(Option<i32>, usize)> = own
             .iter()
             .map(|node| {
-                let directory = directory_of(&registered, *node);
+                let directory = assigned_directory(&registered, *node);
                 (
                     Some(*node),
                     self.slot(Some(*node), &here.0, here.1, directory),
@@ -472,17 +485,14 @@ impl Targets {
     }
 }
 
-/// The log dir of a broker's replica.
-fn directory_of(partition: &PartitionRegistration, node: i32) -> Option<Uuid> {
-    let slot = partition
-        .replicas
-        .iter()
-        .position(|replica| *replica == node)?;
-    partition
-        .directories
-        .get(slot)
-        .copied()
-        .filter(|id| !id.is_zero())
+/// Says that a partition belongs into a log dir that is not among those given.
+fn not_here(node: i32, missing: &[Uuid], who: &str) -> String {
+    let ids: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    format!(
+        "by {who} broker {node} has it, or may have it, in a log dir that is not here: give all log dirs of the broker, also that with \
+         directory.id {} in meta.properties; if it is gone for good, start the broker once without it",
+        ids.join(", ")
+    )
 }
 
 /// Refuses log dirs of several clusters.

@@ -11,7 +11,7 @@ use super::super::bootstrap::{
 };
 use super::super::sources::SourceTopic;
 use super::super::{RestoreOptions, SourcePartition};
-use super::{Placed, Targets};
+use super::{Placed, Targets, not_here};
 use crate::places::{LogDirPlace, Places, is_there};
 use crate::words::brokers;
 use offsetlog::disk::IoCall;
@@ -107,7 +107,15 @@ impl Targets {
         let name = &topic.to_make.name;
         let topic_id = self.topic_id(topic);
         let replicas = match self.in_bootstrap(topic_id, number) {
-            Some(known) => self.assigned_beside(&known.nodes, topic, number, how)?,
+            Some(known) => {
+                let replicas = self.assigned_beside(&known.nodes, topic, number, how)?;
+                for (node, directory) in known.nodes.iter().zip(&known.directories) {
+                    if !self.directory_ids(*node).contains(directory) {
+                        return Err(not_here(*node, &[*directory], BOOTSTRAP_CHECKPOINT));
+                    }
+                }
+                replicas
+            }
             None => self.assigned(topic, number, how),
         };
         let slots: Vec<(Option<i32>, usize)> = replicas
