@@ -121,7 +121,7 @@ class RestoreReport(NamedTuple):
     bytes: int
     """Bytes to be read, at most."""
     has_losses: bool
-    """Whether a partition is missing, refused or failed, or records were lost."""
+    """Whether a topic that was asked for or a partition is missing, refused or failed, or records were lost."""
     partitions: tuple[RestoredPartition, ...]
     """By topic and number."""
     missing: tuple[TopicPartition, ...]

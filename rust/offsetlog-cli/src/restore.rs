@@ -113,7 +113,11 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
     }
     if plan.partitions.is_empty() && plan.missing.is_empty() {
         write_rest(&plan, args, console)?;
-        return Ok(EXIT_NOTHING);
+        return Ok(if plan.has_losses() {
+            EXIT_DAMAGED
+        } else {
+            EXIT_NOTHING
+        });
     }
     if !args.dry_run {
         console.out.flush()?;
@@ -133,14 +137,18 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
     Ok(exit_code(&plan))
 }
 
-fn exit_code(plan: &RestorePlan) -> i32 {
-    let has_failed = plan.partitions.iter().any(|each| {
+/// Whether a partition could not be restored.
+fn has_failed(plan: &RestorePlan) -> bool {
+    plan.partitions.iter().any(|each| {
         matches!(
             each.state,
             PartitionState::Failed(_) | PartitionState::Refused(_)
         )
-    });
-    if has_failed {
+    })
+}
+
+fn exit_code(plan: &RestorePlan) -> i32 {
+    if has_failed(plan) {
         EXIT_ERROR
     } else if plan.has_losses() {
         EXIT_DAMAGED
@@ -321,7 +329,8 @@ fn write_rest(
     for (name, reason) in &plan.left_out {
         lines.push(format!("left out: {name}: {reason}"));
     }
-    if !args.dry_run {
+    let is_empty = plan.partitions.is_empty() && plan.missing.is_empty();
+    if !args.dry_run && !is_empty && !has_failed(plan) {
         let files = plan.bootstrap_checkpoints.iter();
         lines.extend(files.map(|path| {
             format!(

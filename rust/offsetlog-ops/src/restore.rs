@@ -10,6 +10,7 @@ mod compare;
 mod new_topic;
 mod remains;
 mod run;
+mod same_topic;
 mod sources;
 mod targets;
 mod write_topics;
@@ -239,6 +240,8 @@ pub struct RestorePlan {
     pub remaining: Vec<Remaining>,
     /// What is odd about the sources.
     pub warnings: Vec<String>,
+    /// Whether a topic is among `left_out` that was asked for.
+    lacks_topics: bool,
     /// With their brokers.
     log_dirs: Vec<(Option<i32>, PathBuf)>,
     /// Log dirs of a new cluster that have no other partitions.
@@ -298,6 +301,7 @@ impl RestorePlan {
                 .collect(),
             remaining: Vec::new(),
             warnings: std::mem::take(&mut targets.warnings),
+            lacks_topics: found.lacks_topics,
             log_dirs: targets.paths(),
             fresh: Vec::new(),
             marked: Vec::new(),
@@ -456,8 +460,8 @@ impl RestorePlan {
         }
     }
 
-    /// Whether something is not restored: a partition that is missing, refused or failed, records that were lost, or a replica that cannot
-    /// be opened and may have more than the one that is taken.
+    /// Whether something is not restored: a topic that was asked for, a partition that is missing, refused or failed, records that were
+    /// lost or are before the first segment, or a replica that cannot be opened and may have more than the one that is taken.
     #[must_use]
     pub fn has_losses(&self) -> bool {
         let is_lost = |each: &PartitionToRestore| match &each.state {
@@ -466,7 +470,7 @@ impl RestorePlan {
             PartitionState::Planned | PartitionState::There => false,
         };
         let is_lost = |each: &PartitionToRestore| each.falls_short || is_lost(each);
-        !self.missing.is_empty() || self.partitions.iter().any(is_lost)
+        self.lacks_topics || !self.missing.is_empty() || self.partitions.iter().any(is_lost)
     }
 
     /// Bytes that are read, at most.

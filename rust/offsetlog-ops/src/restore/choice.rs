@@ -26,6 +26,8 @@ pub(crate) struct SourcePartition {
     /// Others that cannot be opened, and why: they may have more.
     pub(crate) unopened: Vec<(PathBuf, String)>,
     pub(crate) log_start_offset: i64,
+    /// Whether the log begins before its first segment: by the log dir's checkpoint, or as a tiered topic may.
+    pub(crate) begins_before: bool,
     /// What the replica has.
     pub(crate) extent: Extent,
     /// Offset, exclusive, up to which it is restored.
@@ -45,7 +47,8 @@ pub(crate) struct SourcePartition {
 }
 
 impl SourcePartition {
-    /// Whether one that failed had more of what is to be restored, or one that cannot be opened may have.
+    /// Whether records before the first segment are not here, one that failed had more of what is to be restored, or one that cannot be
+    /// opened may have.
     pub(crate) fn falls_short(&self) -> bool {
         let own = if self.is_cut { self.stop } else { i64::MAX };
         let is_more = |failed: &FailedReplica| {
@@ -53,7 +56,7 @@ impl SourcePartition {
             failed.extent.leader_epoch > self.extent.leader_epoch
                 || failed.extent.end.min(stop) > self.extent.end.min(stop)
         };
-        !self.unopened.is_empty() || self.failed.iter().any(is_more)
+        self.begins_before || !self.unopened.is_empty() || self.failed.iter().any(is_more)
     }
 }
 
@@ -105,7 +108,7 @@ pub(super) fn choose(
         };
         let (path, log) = (chosen.best.path.clone(), chosen.best.log.clone());
         let extent = chosen.best.extent();
-        match part(chosen, how) {
+        match part(chosen, how, warnings) {
             Ok(mut source) => {
                 for each in &failed {
                     source.others.push((each.path.clone(), each.told()));
@@ -173,7 +176,11 @@ pub(super) fn read_whole(log: &Log, stop: Option<i64>) -> Result<()> {
     Ok(())
 }
 
-fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> {
+fn part(
+    chosen: ChosenReplica,
+    how: &RestoreOptions,
+    warnings: &mut Vec<String>,
+) -> Result<SourcePartition> {
     let ChosenReplica {
         best,
         others,
@@ -186,6 +193,19 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         topic: log.topic().to_owned(),
         partition: log.partition(),
     };
+    // Retention of a tiered topic keeps the checkpoint, and so does a first segment that is lost. A broker's retention that was
+    // killed before it wrote the checkpoint leaves the same.
+    let noted = readable(log.checkpointed_log_start_offset())?.flatten();
+    let noted = noted.filter(|noted| *noted < log_start_offset);
+    if let Some(noted) = noted {
+        let told = format!(
+            "{key}: offsets {noted} to {log_start_offset} are not restored: by log-start-offset-checkpoint the log begins at {noted}, and its \
+             first segment at {log_start_offset}: they are in remote storage, or a segment is lost, or retention deleted it"
+        );
+        if !warnings.contains(&told) {
+            warnings.push(told);
+        }
+    }
     // Damage at the end of the log hides where it ends: then all is read.
     let end = if best.end_is_hidden {
         i64::MAX
@@ -230,6 +250,7 @@ fn part(chosen: ChosenReplica, how: &RestoreOptions) -> Result<SourcePartition> 
         failed: Vec::new(),
         unopened: Vec::new(),
         log_start_offset,
+        begins_before: noted.is_some(),
         extent,
         stop,
         is_cut,

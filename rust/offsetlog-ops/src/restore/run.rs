@@ -164,7 +164,10 @@ impl RestorePlan {
         ));
         source.unopened.extend(each.unopened.iter().cloned());
         self.warn_of_settings(&source);
+        // What made the first one fall short is true of this one too.
+        let fell_short = each.falls_short;
         each.take(source);
+        each.falls_short |= fell_short;
         Ok(true)
     }
 

@@ -1,10 +1,10 @@
 //! What is restored: which topics, which replica of each partition, and up to where.
 
 use super::choice::{self, SourcePartition};
+use super::same_topic::{Told, one_topic};
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
-use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::{Error, ErrorKind, OpenOptions, Result, is_internal_topic};
@@ -20,6 +20,8 @@ pub(crate) struct Sources {
     pub(crate) topics: Vec<SourceTopic>,
     /// What is not restored, and why.
     pub(crate) left_out: Vec<(String, String)>,
+    /// Whether a topic is among these that was asked for: nobody chose to do without it.
+    pub(crate) lacks_topics: bool,
     pub(crate) recreation: Recreation,
     /// Whether committed offsets are among the sources.
     pub(crate) has_groups: bool,
@@ -59,6 +61,7 @@ pub(crate) fn find<P: AsRef<Path>>(
     let mut found = Sources {
         topics: Vec::new(),
         left_out: Vec::new(),
+        lacks_topics: false,
         recreation: of_places(&mut places, &[]),
         has_groups: false,
         warnings: Vec::new(),
@@ -77,12 +80,17 @@ pub(crate) fn find<P: AsRef<Path>>(
     for name in names {
         let replicas = by_topic.remove(name.as_str()).unwrap_or_default();
         let to_make = to_make(&found.recreation, &name, &replicas);
-        match topic(to_make, replicas, how, options, &mut found) {
-            Ok(Some(topic)) => found.topics.push(topic),
-            Ok(None) => {}
+        let left_out = match topic(to_make, replicas, &places, (how, options), &mut found) {
+            Ok(Ok(topic)) => {
+                found.topics.push(topic);
+                continue;
+            }
+            Ok(Err(why)) => why,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(error) => found.left_out.push((name, error.to_string())),
-        }
+            Err(error) => error.to_string(),
+        };
+        found.left_out.push((name, left_out));
+        found.lacks_topics = true;
     }
     Ok(found)
 }
@@ -159,6 +167,11 @@ fn chosen_names(
         }
     }
     found.left_out.retain(|(name, _)| how.takes(name));
+    // Who names a topic wants it; a pattern may match what was deleted.
+    found.lacks_topics = found
+        .left_out
+        .iter()
+        .any(|(name, _)| how.topics.contains(name));
     for pattern in &how.topics {
         let matches_any = names
             .iter()
@@ -200,7 +213,10 @@ fn to_make(
         .filter_map(|place| place.topic_id.clone().ok().flatten());
     TopicToMake {
         name: name.to_owned(),
-        topic_id: image.map_or_else(|| ids.next(), |image| Some(image.topic_id)),
+        topic_id: image.map_or_else(
+            || ids.next(),
+            |image| Some(image.topic_id).filter(|id| !id.is_zero()),
+        ),
         partitions: i64::from(last.unwrap_or(-1)) + 1,
         replication_factor: image.and_then(|image| {
             image
@@ -215,29 +231,27 @@ fn to_make(
     }
 }
 
+/// Opens what a topic has; in words why it is left out.
 fn topic(
     to_make: TopicToMake,
     replicas: BTreeMap<i32, Vec<&PartitionPlace>>,
-    how: &RestoreOptions,
-    options: &OpenOptions,
+    places: &Places,
+    (how, options): (&RestoreOptions, &OpenOptions),
     found: &mut Sources,
-) -> Result<Option<SourceTopic>> {
-    let name = to_make.name.clone();
-    let mut ids: BTreeSet<[u8; 16]> = BTreeSet::new();
-    for place in replicas.values().flatten() {
-        if let Ok(Some(id)) = place.topic_id {
-            ids.insert(id.to_bytes());
-        }
-    }
-    let wanted = to_make
-        .topic_id
-        .map(Uuid::to_bytes)
-        .filter(|id| ids.contains(id));
-    if ids.len() > 1 && wanted.is_none() {
-        let why = "its directories are of several topics of this name, by the ids in partition.metadata: give those of one";
-        found.left_out.push((name, why.to_owned()));
-        return Ok(None);
-    }
+) -> Result<std::result::Result<SourceTopic, String>> {
+    let metadata = found.recreation.metadata.as_ref();
+    let is_told = metadata.is_some_and(|metadata| {
+        let mut topics = metadata.topics.iter();
+        topics.any(|topic| topic.name == to_make.name)
+    });
+    let told = Told {
+        topic_id: to_make.topic_id,
+        by_metadata: is_told,
+    };
+    let wanted = match one_topic(told, &replicas, places) {
+        Ok(wanted) => wanted,
+        Err(why) => return Ok(Err(why)),
+    };
     let mut topic = SourceTopic {
         partitions: BTreeMap::new(),
         missing: Vec::new(),
@@ -268,7 +282,12 @@ fn topic(
             ));
         }
         match choice::choose(&paths, Vec::new(), how, options, &mut found.warnings) {
-            Ok(Some(chosen)) => drop(topic.partitions.insert(partition, chosen)),
+            Ok(Some(mut chosen)) => {
+                if is_tiered(&topic.to_make) {
+                    tell_tiered(&mut chosen, &mut found.warnings);
+                }
+                topic.partitions.insert(partition, chosen);
+            }
             Ok(None) => {}
             Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
             Err((path, error)) => {
@@ -283,7 +302,28 @@ fn topic(
         .filter(|number| !topic.partitions.contains_key(number))
         .filter(|number| !topic.unreadable.contains_key(number))
         .collect();
-    Ok(Some(topic))
+    Ok(Ok(topic))
+}
+
+fn is_tiered(topic: &TopicToMake) -> bool {
+    let enabled = topic.configs.get("remote.storage.enable");
+    enabled.is_some_and(|enabled| enabled == "true")
+}
+
+/// Without its line in the checkpoint nobody knows where a tiered log begins.
+fn tell_tiered(chosen: &mut SourcePartition, warnings: &mut Vec<String>) {
+    let first = chosen.log_start_offset;
+    let noted = chosen.log.checkpointed_log_start_offset().ok().flatten();
+    if chosen.begins_before || first == 0 || noted.is_some() {
+        return;
+    }
+    chosen.begins_before = true;
+    warnings.push(format!(
+        "{}-{}: records before offset {first} may be in remote storage, and are not restored: the topic has remote.storage.enable=true, and \
+         no log-start-offset-checkpoint says where it begins",
+        chosen.log.topic(),
+        chosen.log.partition()
+    ));
 }
 
 /// Directories on their way to another log dir count only if there are no others.

@@ -61,6 +61,24 @@ impl Log {
         })
     }
 
+    /// The log start offset as the log dir's `log-start-offset-checkpoint` has it, which may lie before the first segment; `None` without a
+    /// line.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in that file.
+    pub fn checkpointed_log_start_offset(&self) -> Result<Option<i64>> {
+        let directory = &self.0.directory;
+        let Some(parent) = self.path().parent() else {
+            return Ok(None);
+        };
+        if !has_log_dir_files(directory.disk.as_ref(), parent)? {
+            return Ok(None);
+        }
+        let file = OffsetCheckpointFile::LogStartOffset;
+        let checkpoints = &directory.checkpoints;
+        checkpoints.offset_of(file, self.topic(), self.partition())
+    }
+
     /// The first offset that was not compacted yet, as the log dir's `cleaner-offset-checkpoint` has it, or offsetlog's own file in the
     /// partition directory; `None` if the log never was.
     ///
