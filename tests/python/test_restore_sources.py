@@ -8,7 +8,7 @@ from pathlib import Path
 import metadata_records
 import pytest
 from golden import CLEAN_LOG_DIRS, named
-from restoring import SOURCES, formatted
+from restoring import SOURCES, formatted, states_of
 from writing import values
 
 from offsetlog import Log, restore
@@ -75,6 +75,36 @@ def test_topics_are_not_called_written_when_they_are_not(tmp_path: Path, capfd: 
     assert run_cli(["offsetlog", "restore", str(source), "--into", str(into), "--new-cluster", "-t", "g-plain"], []) == 2
     assert "topics written: " not in capfd.readouterr().out
     assert (into / "bootstrap.checkpoint").read_bytes() == before
+
+
+@pytest.mark.parametrize("new_cluster", [False, True])
+def test_directories_of_an_earlier_topic_are_not_the_one_of_the_metadata(
+    new_cluster: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The broker was down while the topic was deleted and created again. Without the metadata the earlier one comes back as what it is."""
+    source = log_dir_of(tmp_path / "old", "g-epochs-0", "g-epochs-1", "g-plain-0", "g-plain-2")
+    for number in (0, 1):
+        give_id(source / f"g-epochs-{number}")
+    into = formatted(tmp_path / "new") if new_cluster else tmp_path / "new"
+    topics = ["g-epochs", "g-plain"]
+    report = restore([source, SOURCES[2]], into, topics=topics, new_cluster=new_cluster, dry_run=True)
+    assert {each.topic for each in report.partitions} == {"g-plain"}
+    ((name, reason),) = report.left_out
+    assert name == "g-epochs"
+    assert OTHER_ID in reason
+    assert "without the metadata" in reason
+    assert report.has_losses
+    assert exit_code(capfd, source, SOURCES[2], "--into", into, "-t", "g-epochs", *(["--new-cluster"] * new_cluster)) == 3
+    alone = restore(source, tmp_path / "alone", topics="g-epochs")
+    assert ({each.topic_id for each in alone.partitions}, states_of(alone)) == ({OTHER_ID}, {"restored"})
+
+
+def test_one_directory_of_an_earlier_topic_is_no_replica(tmp_path: Path) -> None:
+    source = log_dir_of(tmp_path / "old", "g-epochs-0", "g-epochs-1")
+    give_id(source / "g-epochs-1")
+    report = restore([source, SOURCES[2]], tmp_path / "new", topics="g-epochs", dry_run=True)
+    assert ([each.partition for each in report.partitions], report.missing) == ([0], (("g-epochs", 1),))
+    assert any(str(source / "g-epochs-1") in warning for warning in report.warnings)
 
 
 def of_cluster(place: Path, cluster: str | None, count: int, *, topic_id: str | None = None) -> Path:

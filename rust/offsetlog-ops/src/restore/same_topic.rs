@@ -28,6 +28,15 @@ pub(super) fn one_topic(
         .topic_id
         .map(Uuid::to_bytes)
         .filter(|id| ids.contains(id));
+    if let (None, true, Some(known), Some(found)) =
+        (wanted, told.by_metadata, told.topic_id, ids.first())
+    {
+        return Err(format!(
+            "its directories are of an earlier topic of this name: they have the topic id {}, and the metadata has {known}. Give the log \
+             dirs that have the current one; to restore the earlier one, give its directories alone, without the metadata",
+            Uuid::from_bytes(*found)
+        ));
+    }
     if ids.len() > 1 && wanted.is_none() {
         return Err("its directories are of several topics of this name, by the ids in partition.metadata: give those of one".to_owned());
     }
