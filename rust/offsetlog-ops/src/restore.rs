@@ -13,6 +13,7 @@ mod run;
 mod same_topic;
 mod sources;
 mod targets;
+mod unknown;
 mod write_topics;
 
 use crate::replicas::Extent;
@@ -332,6 +333,9 @@ impl RestorePlan {
             None => 0,
         };
         plan.remaining = remains::list(&plan, &found, &targets, &retention);
+        let broker = (broker.as_ref(), how.keep_retention);
+        let (remaining, warnings) = (&mut plan.remaining, &mut plan.warnings);
+        plan.lacks_topics |= unknown::tell(&found, &targets, broker, remaining, warnings);
         plan.bootstraps = targets.bootstraps;
         plan.left_out = found.left_out;
         plan.warnings.extend(found.warnings);

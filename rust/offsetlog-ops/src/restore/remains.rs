@@ -95,6 +95,15 @@ impl Retention {
             Target::Folder => {}
             Target::NewCluster => {
                 self.untier(name, configs);
+                // Its policy may be compact: whatever deletes by age or size deletes what it never did.
+                if topic.was_compacted && !topic.is_told && !configs.contains_key(POLICY) {
+                    if !self.keeps {
+                        for setting in [RETENTION_MS, RETENTION_BYTES] {
+                            configs.insert(setting.to_owned(), "-1".to_owned());
+                        }
+                    }
+                    return;
+                }
                 for (setting, when) in self.deleting(topic, configs) {
                     let had = configs.get(setting).cloned();
                     if self.keeps {
@@ -239,7 +248,7 @@ impl Retention {
     }
 }
 
-fn alter(topic: &str, change: &str) -> String {
+pub(super) fn alter(topic: &str, change: &str) -> String {
     format!(
         "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name {} {change}",
         quoted(topic)

@@ -2,6 +2,7 @@
 
 use super::choice::{self, SourcePartition};
 use super::same_topic::{Told, one_topic};
+use super::unknown::kafkas_own;
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
@@ -39,6 +40,10 @@ impl Sources {
 /// A topic that is restored.
 pub(crate) struct SourceTopic {
     pub(crate) to_make: TopicToMake,
+    /// Whether the metadata has it. If not, nobody knows its settings and how many partitions it had.
+    pub(crate) is_told: bool,
+    /// Whether the cleaner's checkpoint has one of its partitions.
+    pub(crate) was_compacted: bool,
     /// By number.
     pub(crate) partitions: BTreeMap<i32, SourcePartition>,
     /// Partitions that the topic has, and the sources have not.
@@ -226,7 +231,10 @@ fn to_make(
                 .max()
         }),
         assignment: None,
-        configs: configs.unwrap_or_default(),
+        configs: match image {
+            Some(_) => configs.unwrap_or_default(),
+            None => kafkas_own(name),
+        },
         notes: Vec::new(),
     }
 }
@@ -256,6 +264,8 @@ fn topic(
         partitions: BTreeMap::new(),
         missing: Vec::new(),
         unreadable: BTreeMap::new(),
+        is_told,
+        was_compacted: false,
         to_make,
     };
     for (partition, places) in replicas {
@@ -286,6 +296,9 @@ fn topic(
                 if is_tiered(&topic.to_make) {
                     tell_tiered(&mut chosen, &mut found.warnings);
                 }
+                // Where the checkpoint cannot be read, it may.
+                let point = chosen.log.cleaner_offset();
+                topic.was_compacted |= point.map_or(true, |point| point.is_some());
                 topic.partitions.insert(partition, chosen);
             }
             Ok(None) => {}
