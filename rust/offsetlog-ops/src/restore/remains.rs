@@ -7,7 +7,7 @@ use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::quoted;
 use crate::words::brokers;
 use offsetlog::format::counted;
-use offsetlog::{BrokerSettings, LogConfig};
+use offsetlog::{BrokerSettings, EffectiveConfig, MetadataImage, SettingSource};
 use std::collections::{BTreeMap, BTreeSet};
 
 const TRANSACTION_STATE: &str = "__transaction_state";
@@ -41,6 +41,26 @@ enum Deletion {
     ByFileTime,
 }
 
+/// Where the value of such a setting comes from.
+#[derive(Clone, PartialEq, Eq)]
+enum Origin {
+    /// The topic's own, with the value.
+    Topic(String),
+    /// A dynamic one of the brokers, in words.
+    Dynamic(String),
+    /// A `server.properties`, or Kafka's default.
+    Brokers,
+    /// Nobody knows the value.
+    Unknown,
+}
+
+/// A setting that would delete something of what is restored.
+struct Deleting {
+    setting: &'static str,
+    when: Deletion,
+    origin: Origin,
+}
+
 /// Decides about the retention of what is restored.
 pub(super) struct Retention {
     target: Target,
@@ -48,10 +68,12 @@ pub(super) struct Retention {
     keeps: bool,
     /// The topics' own settings in the target's cluster.
     in_cluster: BTreeMap<String, BTreeMap<String, String>>,
-    /// What holds for a topic without settings of its own.
-    defaults: LogConfig,
-    /// Whether that is of the brokers' own settings, and not only Kafka's defaults.
-    is_known: bool,
+    /// The dynamic settings of the target's brokers, and nothing else.
+    dynamic: MetadataImage,
+    /// These brokers.
+    nodes: BTreeSet<Option<i32>>,
+    /// Their `server.properties`.
+    broker: Option<BrokerSettings>,
     remaining: Vec<Remaining>,
 }
 
@@ -69,20 +91,21 @@ impl Retention {
             .filter(|((kind, _), _)| kind == "topic")
             .map(|((_, name), configs)| (name.clone(), configs.clone()))
             .collect();
-        let dynamic = metadata.and_then(|metadata| {
-            let key = ("broker".to_owned(), String::new());
-            metadata.configs.get(&key)?.get("log.retention.ms")
-        });
-        let of_broker =
-            broker.map_or_else(LogConfig::default, |broker| broker.topic_defaults.clone());
-        let dynamic = dynamic.and_then(|value| of_broker.with(RETENTION_MS, value).ok());
+        let mut dynamic = MetadataImage::default();
+        let all = metadata.map(|metadata| metadata.configs.iter());
+        let of_brokers = all.into_iter().flatten();
+        let of_brokers = of_brokers.filter(|((kind, _), _)| kind == "broker");
+        dynamic.configs = of_brokers
+            .map(|(key, configs)| (key.clone(), configs.clone()))
+            .collect();
         Self {
             target: targets.kind,
             now,
             keeps,
             in_cluster,
-            defaults: dynamic.unwrap_or(of_broker),
-            is_known: broker.is_some(),
+            dynamic,
+            nodes: targets.paths().into_iter().map(|(node, _)| node).collect(),
+            broker: broker.cloned(),
             remaining: Vec::new(),
         }
     }
@@ -104,20 +127,19 @@ impl Retention {
                     }
                     return;
                 }
-                for (setting, when) in self.deleting(topic, configs) {
-                    let had = configs.get(setting).cloned();
+                for deleting in self.deleting(topic, configs) {
                     if self.keeps {
-                        self.announce(name, setting, when, had.as_deref());
+                        self.announce(name, &deleting);
                     } else {
-                        configs.insert(setting.to_owned(), "-1".to_owned());
-                        self.prevented(name, setting, when, had.as_deref());
+                        configs.insert(deleting.setting.to_owned(), "-1".to_owned());
+                        self.prevented(name, &deleting);
                     }
                 }
             }
             Target::StoppedBroker => {
                 let own = self.in_cluster.get(name).cloned().unwrap_or_default();
-                for (setting, when) in self.deleting(topic, &own) {
-                    self.announce(name, setting, when, own.get(setting).map(String::as_str));
+                for deleting in self.deleting(topic, &own) {
+                    self.announce(name, &deleting);
                 }
             }
         }
@@ -138,30 +160,45 @@ impl Retention {
         });
     }
 
-    /// The settings that would delete something of the topic, and when.
-    fn deleting(
+    /// The settings that would delete something of the topic on one of the brokers, and when.
+    fn deleting(&self, topic: &SourceTopic, configs: &BTreeMap<String, String>) -> Vec<Deleting> {
+        let mut all: BTreeMap<&str, Deleting> = BTreeMap::new();
+        for node in &self.nodes {
+            for found in self.deleting_on(*node, topic, configs) {
+                let known = all.get(found.setting);
+                // What is known to delete, and at once, is what has to be told.
+                let rank = |each: &Deleting| {
+                    (
+                        each.origin != Origin::Unknown,
+                        each.when == Deletion::AtOnce,
+                    )
+                };
+                if known.is_none_or(|known| rank(known) < rank(&found)) {
+                    all.insert(found.setting, found);
+                }
+            }
+        }
+        // By age first.
+        all.into_values().rev().collect()
+    }
+
+    fn deleting_on(
         &self,
+        node: Option<i32>,
         topic: &SourceTopic,
         configs: &BTreeMap<String, String>,
-    ) -> Vec<(&'static str, Deletion)> {
-        let deletes = configs.get(POLICY).map_or_else(
-            || self.defaults.is_deleting(),
-            |policy| policy.split(',').any(|each| each.trim() == "delete"),
-        );
-        if !deletes {
+    ) -> Vec<Deleting> {
+        let broker = self.broker.as_ref();
+        let holds = EffectiveConfig::on_broker(configs, &self.dynamic, node, broker);
+        // If the policy is not known, it may be Kafka's default.
+        if !holds.config().is_deleting() {
             return Vec::new();
         }
-        let number = |name: &str| {
-            configs
-                .get(name)
-                .and_then(|value| value.trim().parse::<i64>().ok())
-        };
-        let limit_ms = number(RETENTION_MS).unwrap_or(self.defaults.retention_ms());
-        let limit_bytes = number(RETENTION_BYTES).unwrap_or(self.defaults.retention_bytes());
+        let is_known = |setting| holds.source(setting) != SettingSource::Unknown;
+        let limit_ms = holds.config().retention_ms();
+        let limit_bytes = holds.config().retention_bytes();
         let all = || topic.partitions.values().filter(|each| each.bytes > 0);
-        // Then nobody knows what the brokers do with a topic that has no setting of its own.
-        let is_unknown =
-            |name: &str| !self.is_known && !configs.contains_key(name) && all().next().is_some();
+        let has_any = all().next().is_some();
         let is_old = all().any(|each| {
             each.oldest_timestamp
                 .is_some_and(|oldest| limit_ms >= 0 && self.now.saturating_sub(oldest) > limit_ms)
@@ -169,37 +206,42 @@ impl Retention {
         let is_large =
             all().any(|each| u64::try_from(limit_bytes).is_ok_and(|limit| each.bytes > limit));
         let is_untimed = limit_ms >= 0 && all().any(|each| each.has_untimed);
-        let mut found = Vec::new();
-        if is_old || is_unknown(RETENTION_MS) {
-            found.push((RETENTION_MS, Deletion::AtOnce));
+        let found = |setting, when| Deleting {
+            setting,
+            when,
+            origin: origin(&holds, setting, node),
+        };
+        let mut deleting = Vec::new();
+        if is_old || (has_any && !is_known(RETENTION_MS)) {
+            deleting.push(found(RETENTION_MS, Deletion::AtOnce));
         } else if is_untimed {
-            found.push((RETENTION_MS, Deletion::ByFileTime));
+            deleting.push(found(RETENTION_MS, Deletion::ByFileTime));
         }
-        if is_large || is_unknown(RETENTION_BYTES) {
-            found.push((RETENTION_BYTES, Deletion::AtOnce));
+        if is_large || (has_any && !is_known(RETENTION_BYTES)) {
+            deleting.push(found(RETENTION_BYTES, Deletion::AtOnce));
         }
-        found
+        deleting
     }
 
-    fn prevented(&mut self, topic: &str, setting: &str, when: Deletion, had: Option<&str>) {
-        let when = match when {
+    fn prevented(&mut self, topic: &str, deleting: &Deleting) {
+        let setting = deleting.setting;
+        let when = match deleting.when {
             Deletion::AtOnce => "restored records at once",
             Deletion::ByFileTime => {
                 "restored records, which have no timestamp, by the time of their new files"
             }
         };
-        let (why, change) = match had {
-            Some(had) => (
+        let back = format!("--delete-config {setting}");
+        let (why, change) = match &deleting.origin {
+            Origin::Topic(had) => (
                 format!("{setting}={had} would delete {when}"),
                 format!("--add-config {}", quoted(&format!("{setting}={had}"))),
             ),
-            None if self.is_known => (
-                format!("the brokers' {setting} would delete {when}"),
-                format!("--delete-config {setting}"),
-            ),
-            None => (
+            Origin::Dynamic(words) => (format!("{words} would delete {when}"), back),
+            Origin::Brokers => (format!("the brokers' {setting} would delete {when}"), back),
+            Origin::Unknown => (
                 format!("what the brokers' {setting} would delete is not known (--broker tells)"),
-                format!("--delete-config {setting}"),
+                back,
             ),
         };
         let reason = format!(
@@ -208,20 +250,22 @@ impl Retention {
         self.note(topic, reason, alter(topic, &change));
     }
 
-    fn announce(&mut self, topic: &str, setting: &str, when: Deletion, had: Option<&str>) {
-        let reason = match had {
-            _ if when == Deletion::ByFileTime => format!(
-                "restored records have no timestamp, and {} deletes them by the time of their new files: run this to keep them longer",
-                had.map_or_else(
-                    || format!("the brokers' {setting}"),
-                    |had| format!("{setting}={had}")
-                )
+    fn announce(&mut self, topic: &str, deleting: &Deleting) {
+        let setting = deleting.setting;
+        let held = match &deleting.origin {
+            Origin::Topic(had) => format!("{setting}={had}"),
+            Origin::Dynamic(words) => words.clone(),
+            Origin::Brokers | Origin::Unknown => format!("the brokers' {setting}"),
+        };
+        let reason = match &deleting.origin {
+            _ if deleting.when == Deletion::ByFileTime => format!(
+                "restored records have no timestamp, and {held} deletes them by the time of their new files: run this to keep them longer"
             ),
-            Some(had) => format!(
-                "{setting}={had} deletes restored records 30 s after the broker's start: run this as soon as it is up (log.initial.task.delay.ms in server.properties gives more time, from 3.5 on)"
+            Origin::Topic(_) | Origin::Dynamic(_) => format!(
+                "{held} deletes restored records 30 s after the broker's start: run this as soon as it is up (log.initial.task.delay.ms in server.properties gives more time, from 3.5 on)"
             ),
-            None => format!(
-                "the brokers' {setting} may delete restored records 30 s after the start: put log.{setting}=-1 into server.properties before it, or run this as soon as it is up"
+            Origin::Brokers | Origin::Unknown => format!(
+                "{held} may delete restored records 30 s after the start: put log.{setting}=-1 into server.properties before it, or run this as soon as it is up"
             ),
         };
         let command = alter(topic, &format!("--add-config {setting}=-1"));
@@ -245,6 +289,23 @@ impl Retention {
             reason,
             commands: vec![command],
         });
+    }
+}
+
+/// Where a broker has the value of a setting from.
+fn origin(holds: &EffectiveConfig, setting: &str, node: Option<i32>) -> Origin {
+    let value = holds.text(setting).unwrap_or_default();
+    match holds.source(setting) {
+        SettingSource::Unknown => Origin::Unknown,
+        SettingSource::Topic | SettingSource::Option => Origin::Topic(value.to_owned()),
+        SettingSource::DynamicBroker => {
+            let node = node.map(|node| format!(" {node}")).unwrap_or_default();
+            Origin::Dynamic(format!("the dynamic {setting}={value} of broker{node}"))
+        }
+        SettingSource::DynamicDefaultBroker => Origin::Dynamic(format!(
+            "the dynamic {setting}={value} of the cluster's brokers"
+        )),
+        SettingSource::Broker | SettingSource::Default => Origin::Brokers,
     }
 }
 

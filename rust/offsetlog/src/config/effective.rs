@@ -5,6 +5,7 @@
 
 use super::broker::topic_value;
 use super::{BrokerSettings, LogConfig, Setting, settings};
+use crate::log::MetadataImage;
 use std::collections::BTreeMap;
 
 /// Where the value of a setting comes from, highest first.
@@ -94,6 +95,38 @@ impl EffectiveConfig {
             reasons: BTreeMap::new(),
             has_small_segments: false,
         }
+    }
+
+    /// The settings that a broker has for a topic whose own settings are `topic`. `metadata` has the cluster's dynamic settings of brokers,
+    /// `broker` is its `server.properties`: without it, what nothing above sets is unknown. Looks at no file.
+    ///
+    /// ```
+    /// use offsetlog::{EffectiveConfig, MetadataImage, SettingSource};
+    /// use std::collections::BTreeMap;
+    ///
+    /// let mut metadata = MetadataImage::default();
+    /// let dynamic = BTreeMap::from([("log.retention.ms".to_owned(), "1000".to_owned())]);
+    /// metadata.configs.insert(("broker".to_owned(), "1".to_owned()), dynamic);
+    /// let found = EffectiveConfig::on_broker(&BTreeMap::new(), &metadata, Some(1), None);
+    /// assert_eq!(found.text("retention.ms"), Some("1000"));
+    /// assert_eq!(found.source("retention.ms"), SettingSource::DynamicBroker);
+    /// assert_eq!(found.source("retention.bytes"), SettingSource::Unknown);
+    /// ```
+    #[must_use]
+    pub fn on_broker(
+        topic: &BTreeMap<String, String>,
+        metadata: &MetadataImage,
+        node_id: Option<i32>,
+        broker: Option<&BrokerSettings>,
+    ) -> Self {
+        let of = |name: String| metadata.configs.get(&("broker".to_owned(), name));
+        Self::of_cluster(&Layers {
+            topic: Some(topic),
+            dynamic_broker: node_id.and_then(|id| of(id.to_string())),
+            dynamic_default: of(String::new()),
+            broker,
+            ..Layers::default()
+        })
     }
 
     /// The settings of a topic of a cluster.

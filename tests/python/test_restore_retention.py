@@ -1,0 +1,123 @@
+"""Retention that would delete what ``restore`` has written: which value holds on the target's brokers, and how old the records are."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import metadata_records as records
+import pytest
+from restoring import formatted
+
+from offsetlog import Log, RestoreReport, restore
+
+DAY = 86_400_000
+ID, ID_TEXT = bytes(range(1, 17)), "AQIDBAUGBwgJCgsMDQ4PEA"
+
+
+def now() -> int:
+    return int(1000 * time.time())
+
+
+def stopped(place: Path, *configs: bytes, node: int = 1) -> tuple[Path, Path]:
+    """A stopped broker's log dir with `orders-0` and no record, and its metadata with these settings."""
+    log_dir = formatted(place / "logs", node=node)
+    (log_dir / "bootstrap.checkpoint").unlink()
+    (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+    with Log.open(log_dir / "orders-0", "a", topic_id=ID_TEXT, single_replica=True):
+        pass
+    return log_dir, records.write(place / "metadata", [records.topic("orders", ID), records.partition(ID, 0, (node,)), *configs])
+
+
+def old(place: Path, *, age: int = DAY, size: int = 100_000) -> Path:
+    """Five records of this age."""
+    with Log.open(place / "old" / "orders-0", "a") as log:
+        for _ in range(5):
+            log.append(bytes(size), timestamp=now() - age)
+    (place / "old" / "orders-0" / ".offsetlog.config").unlink()
+    return place / "old"
+
+
+def deleting(report: RestoreReport) -> dict[str, str]:
+    """By setting, why it deletes."""
+    found = {}
+    for each in report.remaining:
+        for command in each.commands:
+            for setting in ("retention.ms", "retention.bytes"):
+                if f"--entity-name orders --add-config {setting}=-1" in command:
+                    found[setting] = each.reason
+    return found
+
+
+BROKER, CLUSTER = ("broker", "1"), ("broker", "")
+CASES: dict[str, tuple[list[bytes], str, dict[str, str]]] = {
+    "nothing": ([], "", {}),
+    "the cluster's size": (
+        [records.config(*CLUSTER, "log.retention.bytes", "1000")],
+        "",
+        {"retention.bytes": "the dynamic retention.bytes=1000 of the cluster's brokers"},
+    ),
+    "the broker's size": (
+        [records.config(*BROKER, "log.retention.bytes", "1000")],
+        "",
+        {"retention.bytes": "the dynamic retention.bytes=1000 of broker 1"},
+    ),
+    "another broker's size": ([records.config("broker", "2", "log.retention.bytes", "1000")], "", {}),
+    "the broker's age": (
+        [records.config(*BROKER, "log.retention.ms", "1000")],
+        "",
+        {"retention.ms": "the dynamic retention.ms=1000 of broker 1"},
+    ),
+    "the broker's age, and the cluster's greater one": (
+        [records.config(*BROKER, "log.retention.ms", "1000"), records.config(*CLUSTER, "log.retention.ms", "-1")],
+        "",
+        {"retention.ms": "the dynamic retention.ms=1000 of broker 1"},
+    ),
+    "the broker's greater age": (
+        [records.config(*BROKER, "log.retention.ms", "-1"), records.config(*CLUSTER, "log.retention.ms", "1000")],
+        "log.retention.ms=1000\n",
+        {},
+    ),
+    "the cluster's hours": (
+        [records.config(*CLUSTER, "log.retention.hours", "1")],
+        "",
+        {"retention.ms": "the dynamic retention.ms=3600000 of the cluster's brokers"},
+    ),
+    "a server.properties above the cluster's hours": (
+        [records.config(*CLUSTER, "log.retention.hours", "1")],
+        f"log.retention.ms={30 * DAY}\n",
+        {},
+    ),
+    "the topic's own": (
+        [records.config(*BROKER, "log.retention.ms", "1000"), records.config("topic", "orders", "retention.ms", "-1")],
+        "",
+        {},
+    ),
+    "a policy that deletes nothing": (
+        [records.config(*BROKER, "log.retention.ms", "1000"), records.config(*CLUSTER, "log.cleanup.policy", "compact")],
+        "",
+        {},
+    ),
+    "a server.properties": ([], "log.retention.hours=1\n", {"retention.ms": "the brokers' retention.ms"}),
+}
+"""Settings of the cluster, `server.properties`, and what deletes records of a day, 500,000 bytes, as Kafka takes them."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_retention_is_what_holds_on_the_broker(case: str, tmp_path: Path) -> None:
+    """As the verb `settings` says it: the topic's, the broker's dynamic, the cluster's dynamic, server.properties, Kafka's default."""
+    configs, text, expected = CASES[case]
+    log_dir, metadata = stopped(tmp_path, *configs)
+    (tmp_path / "server.properties").write_text(text)
+    report = restore(old(tmp_path), log_dir, metadata=metadata, broker=tmp_path / "server.properties", dry_run=True)
+    found = deleting(report)
+    assert found.keys() == expected.keys()
+    for setting, why in expected.items():
+        assert found[setting].startswith(why), found
+
+
+def test_a_dynamic_retention_is_known_without_a_file(tmp_path: Path) -> None:
+    """What nothing sets may be in the file that was not given."""
+    log_dir, metadata = stopped(tmp_path, records.config(*CLUSTER, "log.retention.ms", str(30 * DAY)))
+    found = deleting(restore(old(tmp_path), log_dir, metadata=metadata, dry_run=True))
+    assert found.keys() == {"retention.bytes"}
