@@ -7,7 +7,7 @@ from pathlib import Path
 
 import metadata_records as records
 import pytest
-from restoring import formatted
+from restoring import formatted, metadata_values
 
 from offsetlog import Log, RestoreReport, restore
 
@@ -121,3 +121,36 @@ def test_a_dynamic_retention_is_known_without_a_file(tmp_path: Path) -> None:
     log_dir, metadata = stopped(tmp_path, records.config(*CLUSTER, "log.retention.ms", str(30 * DAY)))
     found = deleting(restore(old(tmp_path), log_dir, metadata=metadata, dry_run=True))
     assert found.keys() == {"retention.bytes"}
+
+
+@pytest.mark.parametrize(("ages", "is_told"), [((100, 0), True), ((8, 0), True), ((6, 0), False), ((0, 100), False)])
+def test_the_age_is_that_of_the_first_records_not_of_their_segment(ages: tuple[int, int], is_told: bool, tmp_path: Path) -> None:
+    """The new log is cut into segments by other settings, and each is judged by its newest record: the first may have old ones alone."""
+    first, last = ages
+    with Log.open(tmp_path / "old" / "orders-0", "a", config={"segment.ms": 400 * DAY}) as log:
+        for day in range(11):
+            log.append(b"value", timestamp=now() - (first * (10 - day) + last * day) * DAY // 10)
+        assert len(log.segments) == 1
+    (tmp_path / "old" / "orders-0" / ".offsetlog.config").unlink()
+    (tmp_path / "server.properties").write_text("log.retention.hours=168\n")
+    into = formatted(tmp_path / "new")
+    restore(tmp_path / "old", into, broker=tmp_path / "server.properties", new_cluster=True)
+    is_kept = records.config("topic", "orders", "retention.ms", "-1") in metadata_values(into / "bootstrap.checkpoint")
+    assert is_kept == is_told
+    # What a broker with these settings would delete, by the same rules: nothing of what is not told.
+    if not is_told:
+        with Log.open(into / "orders-0", "a", config={"retention.ms": 7 * DAY}, single_replica=True) as log:
+            log.maintain()
+            assert log.log_start_offset == 0
+
+
+def test_records_without_a_time_before_others_are_told(tmp_path: Path) -> None:
+    """Cut into segments anew, they may be in one of their own, whose age is that of its file."""
+    with Log.open(tmp_path / "old" / "orders-0", "a") as log:
+        log.append(b"value", timestamp=-1)
+        log.append(b"value", timestamp=now())
+    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
+    into = formatted(tmp_path / "one")
+    report = restore(tmp_path / "old", into, broker=tmp_path / "server.properties", new_cluster=True)
+    assert records.config("topic", "orders", "retention.ms", "-1") in metadata_values(into / "bootstrap.checkpoint")
+    assert any("no timestamp" in each.reason for each in report.remaining)

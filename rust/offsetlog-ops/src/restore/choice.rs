@@ -38,7 +38,7 @@ pub(crate) struct SourcePartition {
     pub(crate) bytes: u64,
     /// The greatest leader epoch of the log.
     pub(crate) leader_epoch: i32,
-    /// The greatest timestamp of the oldest segment with one.
+    /// The greatest timestamp of the first batch with one.
     pub(crate) oldest_timestamp: Option<i64>,
     /// The greatest timestamp of the newest segments.
     pub(crate) newest_timestamp: Option<i64>,
@@ -239,7 +239,12 @@ fn part(
     for (base, bytes) in &used {
         let known = readable(times(*base))?;
         newest = known.flatten();
-        oldest = oldest.or(newest);
+        // The new log is cut into segments anew, by other settings: its first one may end behind the first batch.
+        if oldest.is_none() && newest.is_some() {
+            let (first, is_behind_untimed) = first_timestamp(&log, (*base).max(log_start_offset))?;
+            oldest = first.or(newest);
+            has_untimed |= is_behind_untimed;
+        }
         // Compaction leaves segments without a record.
         has_untimed |= known == Some(None) && *bytes > 0;
     }
@@ -261,4 +266,21 @@ fn part(
         has_untimed,
         log,
     })
+}
+
+/// The greatest timestamp of the first batch from this offset on that has one, and whether others are before it.
+fn first_timestamp(log: &Log, start: i64) -> Result<(Option<i64>, bool)> {
+    let mut scan = log.scan(&ScanOptions {
+        start: Some(start),
+        ..everything()
+    })?;
+    let mut has_untimed = false;
+    while let Some(batch) = scan.next_batch()? {
+        let newest = batch.header().max_timestamp;
+        if newest >= 0 {
+            return Ok((Some(newest), has_untimed));
+        }
+        has_untimed = true;
+    }
+    Ok((None, has_untimed))
 }
