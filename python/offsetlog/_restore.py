@@ -183,7 +183,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     until
         Restore each partition up to its first record at this time or later.
     ends
-        Offsets, exclusive, up to which partitions are restored, by topic and partition.
+        Offsets, exclusive, up to which partitions are restored, by topic and partition. One of a partition that no source has is
+        an error.
     new_cluster
         Write the topics into the ``bootstrap.checkpoint`` of a cluster that never started.
     metadata
@@ -207,7 +208,7 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     Raises
     ------
     ValueError
-        No topic is meant by one of `topics`; a path is given twice.
+        No topic is meant by one of `topics`, or no partition by one of `ends`; a path is given twice.
     LogDirError
         `into` is not what is needed, as the text says: for a new cluster, formatted. It is, holds or lies in a source. (A cluster
         that has started is no error: its controllers take no topics any more, so it is restored into as into stopped brokers.)

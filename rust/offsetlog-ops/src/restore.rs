@@ -6,8 +6,10 @@
 
 mod bootstrap;
 mod choice;
+mod committed;
 mod compare;
 mod new_topic;
+mod open_transactions;
 mod remains;
 mod run;
 mod same_topic;
@@ -261,10 +263,10 @@ pub struct RestorePlan {
 
 impl RestorePlan {
     /// Reads the sources and the target, and decides what is restored where. Changes nothing. Reads the ends of each replica, and records
-    /// only to find a time; memory holds the metadata.
+    /// only to find a time, and committed offsets; memory holds these and the metadata.
     ///
     /// # Errors
-    /// `Argument`: no such topic; no log dir. `LogDir`: the target is not what `how` says; the text says what to do. `Io`;
+    /// `Argument`: no such topic; an end of a partition that no source has; no log dir. `LogDir`: the target is not what `how` says; the text says what to do. `Io`;
     /// `Interrupted`. A partition that cannot be restored is no error, but [`PartitionState::Refused`].
     ///
     /// ```no_run
@@ -336,6 +338,9 @@ impl RestorePlan {
         let broker = (broker.as_ref(), how.keep_retention);
         let (remaining, warnings) = (&mut plan.remaining, &mut plan.warnings);
         plan.lacks_topics |= unknown::tell(&found, &targets, broker, remaining, warnings);
+        let (behind, warnings) = committed::behind_the_end(&plan)?;
+        plan.remaining.extend(behind);
+        plan.warnings.extend(warnings);
         plan.bootstraps = targets.bootstraps;
         plan.left_out = found.left_out;
         plan.warnings.extend(found.warnings);

@@ -10,6 +10,7 @@ mod set_aside;
 mod sink;
 
 use gaps::Gaps;
+pub(crate) use gaps::knows_the_cleaner;
 use holes::Holes;
 use offsetlog::disk::{Disk, OverlayDisk};
 use offsetlog::format::BatchHeader;

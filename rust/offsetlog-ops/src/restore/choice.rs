@@ -218,6 +218,13 @@ fn part(
         stop = first.map_or(stop, |first| first.offset);
     }
     if let Some(wanted) = how.ends.get(&key) {
+        if *wanted > end {
+            let told =
+                format!("{key} ends at offset {end}, before the end that is given, {wanted}");
+            if !warnings.contains(&told) {
+                warnings.push(told);
+            }
+        }
         stop = stop.min(*wanted);
     }
     let stop = stop.max(log_start_offset);

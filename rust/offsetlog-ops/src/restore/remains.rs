@@ -2,7 +2,7 @@
 
 use super::sources::{SourceTopic, Sources};
 use super::targets::{Target, Targets};
-use super::{PartitionState, PartitionToRestore, RestorePlan};
+use super::{PartitionState, RestorePlan};
 use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::quoted;
 use crate::words::brokers;
@@ -10,7 +10,6 @@ use offsetlog::format::counted;
 use offsetlog::{BrokerSettings, EffectiveConfig, MetadataImage, SettingSource};
 use std::collections::{BTreeMap, BTreeSet};
 
-const TRANSACTION_STATE: &str = "__transaction_state";
 const POLICY: &str = "cleanup.policy";
 const RETENTION_MS: &str = "retention.ms";
 const RETENTION_BYTES: &str = "retention.bytes";
@@ -333,9 +332,15 @@ pub(super) fn list(
         && !restored.contains("__consumer_offsets")
         && targets.kind != Target::Folder
     {
+        let is_cut = plan.partitions.iter().any(|each| each.is_cut);
+        let beyond = if is_cut {
+            ". Those behind the end of a partition that was cut are to be set to that end"
+        } else {
+            ""
+        };
         all.push(Remaining {
             about: "groups".to_owned(),
-            reason: "the groups' committed offsets are not restored: make a file of them for kafka-consumer-groups.sh, which sets them in the new cluster".to_owned(),
+            reason: format!("the groups' committed offsets are not restored: make a file of them for kafka-consumer-groups.sh, which sets them in the new cluster{beyond}"),
             commands: vec!["offsetlog groups SOURCE --reset-csv > offsets.csv".to_owned()],
         });
     }
@@ -423,40 +428,4 @@ fn topics_to_make(found: &Sources, targets: &Targets) -> Option<Remaining> {
         reason: "the cluster does not have them: make them while it runs, stop the broker, and run this again (offsetlog metadata SOURCE --as-commands prints all settings)".to_owned(),
         commands: commands.map(ToOwned::to_owned).collect(),
     })
-}
-
-/// Tells what ends the transactions that are open in what was restored.
-pub(super) fn add_open_transactions(plan: &mut RestorePlan) {
-    let is_whole = |each: &&PartitionToRestore| each.topic == TRANSACTION_STATE && !each.is_cut;
-    let has_state = plan.partitions.iter().any(|each| is_whole(&each));
-    let mut names = Vec::new();
-    for each in &plan.partitions {
-        if let PartitionState::Restored(report) = &each.state
-            && let Some(offset) = report.first_unstable_offset
-        {
-            names.push(format!(
-                "{}-{} from offset {offset} on",
-                each.topic, each.partition
-            ));
-        }
-    }
-    if names.is_empty() {
-        return;
-    }
-    let (reason, commands) = if has_state && plan.target == Target::NewCluster {
-        let reason = "a transaction is open; its coordinator, which is restored too, ends it when the cluster runs";
-        (reason, Vec::new())
-    } else {
-        let reason = "a transaction is open, and read_committed consumers wait there: see what its coordinator decided, and end it before the broker starts";
-        let commands = vec![
-            "offsetlog producers LOGDIR SOURCE --open".to_owned(),
-            "offsetlog end-transaction TOPIC-PARTITION PRODUCER-ID LOGDIR --dry-run".to_owned(),
-        ];
-        (reason, commands)
-    };
-    plan.remaining.push(Remaining {
-        about: names.join(", "),
-        reason: reason.to_owned(),
-        commands,
-    });
 }

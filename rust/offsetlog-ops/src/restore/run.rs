@@ -4,7 +4,8 @@ use super::choice::{self, FailedReplica};
 use super::compare::Wanted;
 use super::write_topics::keep_controllers_out;
 use super::{
-    PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare, remains,
+    PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare,
+    open_transactions,
 };
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
 use offsetlog::disk::{IoCall, write_whole};
@@ -72,7 +73,7 @@ impl RestorePlan {
             done += planned;
         }
         self.partitions = partitions;
-        remains::add_open_transactions(self);
+        open_transactions::add(self);
         if self.target == Target::StoppedBroker
             && let Some(next) = self
                 .target_producer_id

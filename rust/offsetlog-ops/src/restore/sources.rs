@@ -6,6 +6,7 @@ use super::unknown::kafkas_own;
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
+use crate::salvage::knows_the_cleaner;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::{Error, ErrorKind, OpenOptions, Result, is_internal_topic};
@@ -81,6 +82,7 @@ pub(crate) fn find<P: AsRef<Path>>(
     tell_set_aside(&places, how, &mut found.warnings);
     let mut by_topic = by_topic(&places);
     found.has_groups = by_topic.contains_key("__consumer_offsets");
+    check_ends(&found.recreation, &by_topic, how)?;
     let names = chosen_names(&mut found, &by_topic, how, target)?;
     for name in names {
         let replicas = by_topic.remove(name.as_str()).unwrap_or_default();
@@ -136,6 +138,32 @@ fn by_topic(places: &Places) -> BTreeMap<&str, BTreeMap<i32, Vec<&PartitionPlace
         }
     }
     found
+}
+
+/// A partition that is written wrong would be restored to its end.
+///
+/// # Errors
+/// `Argument`: an end of a partition that no source has.
+fn check_ends(
+    recreation: &Recreation,
+    by_topic: &BTreeMap<&str, BTreeMap<i32, Vec<&PartitionPlace>>>,
+    how: &RestoreOptions,
+) -> Result<()> {
+    let metadata = recreation.metadata.as_ref();
+    for key in how.ends.keys() {
+        let topic = by_topic.get(key.topic.as_str());
+        let is_here = topic.is_some_and(|topic| topic.contains_key(&key.partition));
+        let is_told = metadata.is_some_and(|metadata| {
+            let mut topics = metadata.topics.iter();
+            topics
+                .any(|each| each.name == key.topic && each.partitions.contains_key(&key.partition))
+        });
+        if !is_here && !is_told {
+            let reason = format!("an end is given of {key}, which is in none of the sources");
+            return Err(Error::argument("ends", reason));
+        }
+    }
+    Ok(())
 }
 
 /// Topics that are asked for: those that the metadata has, and where it is not here, those that have directories.
@@ -310,12 +338,40 @@ fn topic(
             }
         }
     }
+    found.warnings.extend(cut_and_compacted(&topic, options));
     let numbers = 0..i32::try_from(topic.to_make.partitions).unwrap_or(0);
     topic.missing = numbers
         .filter(|number| !topic.partitions.contains_key(number))
         .filter(|number| !topic.unreadable.contains_key(number))
         .collect();
     Ok(Ok(topic))
+}
+
+/// Compaction keeps the newest value of a key. Where that one lies behind a cut, an older one is not there any more.
+fn cut_and_compacted(topic: &SourceTopic, options: &OpenOptions) -> Option<String> {
+    let policy = topic.to_make.configs.get("cleanup.policy");
+    let is_compacted =
+        policy.is_some_and(|policy| policy.split(',').any(|each| each.trim() == "compact"));
+    let mut places = Vec::new();
+    for (number, source) in topic.partitions.iter().filter(|(_, source)| source.is_cut) {
+        // Without the cleaner's checkpoint nobody knows how far it came.
+        let knows = || knows_the_cleaner(&source.log, options.disk.as_ref()).unwrap_or(false);
+        let point = match source.log.cleaner_offset() {
+            Ok(Some(point)) if point > source.stop => Some(point),
+            Ok(None) if is_compacted && !knows() => None,
+            Err(_) if is_compacted => None,
+            _ => continue,
+        };
+        let came = point.map_or(String::new(), |point| format!(", compacted up to {point}"));
+        places.push(format!("{number} (cut at {}{came})", source.stop));
+    }
+    (!places.is_empty()).then(|| {
+        format!(
+            "{} is compacted, and keys whose newest value lies behind the cut are lost, as compaction has removed their older ones: partition {}",
+            topic.to_make.name,
+            places.join(", ")
+        )
+    })
 }
 
 fn is_tiered(topic: &TopicToMake) -> bool {

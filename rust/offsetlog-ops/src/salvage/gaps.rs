@@ -75,7 +75,7 @@ impl Salvage<'_> {
 }
 
 /// Whether somebody would have noted that the log was compacted.
-fn knows_the_cleaner(log: &Log, disk: &dyn Disk) -> Result<bool> {
+pub(crate) fn knows_the_cleaner(log: &Log, disk: &dyn Disk) -> Result<bool> {
     if log.stored_config()?.is_some() {
         return Ok(true);
     }

@@ -1,0 +1,148 @@
+//! Groups that are restored along, and whose committed offsets lie behind the end of what is restored.
+//!
+//! A consumer that goes on there is out of range, or, once producers have appended enough, passes over what they appended first.
+
+use super::remains::Remaining;
+use super::{PartitionState, PartitionToRestore, RestorePlan};
+use crate::salvage::everything;
+use crate::shell::quoted;
+use offsetlog::format::internal_topic::{CoordinatorRecord, CoordinatorTopic};
+use offsetlog::format::{ControlType, FormatError, RecordView};
+use offsetlog::{ErrorKind, Log, Result, ScanOptions};
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) const TOPIC: &str = "__consumer_offsets";
+
+/// A group, a topic and a partition.
+type Key = (String, String, i32);
+
+/// Names each such group, with the command that sets its offsets back. Reads what is to be restored of `__consumer_offsets`.
+///
+/// # Errors
+/// `Interrupted`. A warning says what cannot be read.
+pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<String>)> {
+    let is_restored = |each: &&PartitionToRestore| matches!(each.state, PartitionState::Planned);
+    let restored = || plan.partitions.iter().filter(is_restored);
+    let ends: HashMap<(&str, i32), i64> = restored()
+        .filter_map(|each| Some(((each.topic.as_str(), each.partition), each.log_end_offset?)))
+        .collect();
+    let mut behind: BTreeMap<String, Vec<(String, i32, i64, i64)>> = BTreeMap::new();
+    let mut warnings = Vec::new();
+    for each in restored().filter(|each| each.topic == TOPIC) {
+        let Some(log) = &each.log else {
+            continue;
+        };
+        let found = match commits(log, each.stop) {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            // It may be restored from another replica.
+            Err(error) => {
+                warnings.push(format!(
+                    "whether committed offsets lie behind the end of what is restored, {TOPIC}-{} does not say: {error}",
+                    each.partition
+                ));
+                continue;
+            }
+        };
+        for ((group, topic, partition), committed) in found {
+            let end = ends.get(&(topic.as_str(), partition)).copied();
+            if let Some(end) = end.filter(|end| committed > *end) {
+                let of_group = behind.entry(group).or_default();
+                of_group.push((topic, partition, committed, end));
+            }
+        }
+    }
+    Ok((behind.into_iter().map(told).collect(), warnings))
+}
+
+fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {
+    let places: Vec<String> = behind
+        .iter()
+        .map(|(topic, partition, committed, end)| {
+            format!("{topic}-{partition} at {committed}, which ends at {end}")
+        })
+        .collect();
+    let commands = behind.iter().map(|(topic, partition, _, end)| {
+        format!(
+            "kafka-consumer-groups.sh --bootstrap-server localhost:9092 --group {} --reset-offsets --to-offset {end} --topic {} --execute",
+            quoted(&group),
+            quoted(&format!("{topic}:{partition}"))
+        )
+    });
+    Remaining {
+        reason: format!(
+            "the group has committed offsets behind the end of what is restored ({}): its consumers would begin elsewhere, or pass over what \
+             is appended up to there. Set them back before producers start",
+            places.join("; ")
+        ),
+        commands: commands.collect(),
+        about: group,
+    }
+}
+
+/// The committed offsets of one partition of `__consumer_offsets` up to `stop`: of a transaction those that its marker commits.
+fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, i64>> {
+    // Each with the offset of its record: a marker does not bring back what was committed anew before it.
+    let mut known: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
+    let mut pending: HashMap<i64, Vec<(Key, (i64, i64))>> = HashMap::new();
+    let mut scan = log.scan(&ScanOptions {
+        stop,
+        ..everything()
+    })?;
+    while let Some(mut batch) = scan.next_batch()? {
+        let header = *batch.header();
+        while let Some(record) = batch.next_record()? {
+            if header.attributes.is_control() {
+                let ended = ControlType::parse_key(record.key);
+                let ended_well = matches!(ended, Ok(ControlType::Commit));
+                let of_it = pending.remove(&header.producer_id).unwrap_or_default();
+                for (key, commit) in of_it.into_iter().filter(|_| ended_well) {
+                    if known.get(&key).is_none_or(|known| known.0 < commit.0) {
+                        known.insert(key, commit);
+                    }
+                }
+                continue;
+            }
+            // What no coordinator wrote is for others to tell.
+            let Ok(Some((key, offset))) = commit(&record) else {
+                continue;
+            };
+            match offset {
+                None => drop(known.remove(&key)),
+                Some(offset) if header.attributes.is_transactional() => {
+                    let of_it = pending.entry(header.producer_id).or_default();
+                    of_it.push((key, (record.offset, offset)));
+                }
+                Some(offset) => drop(known.insert(key, (record.offset, offset))),
+            }
+        }
+    }
+    let known = known.into_iter();
+    Ok(known.map(|(key, (_, offset))| (key, offset)).collect())
+}
+
+/// What a record commits, `None` as an offset where it takes it back; `None` for a record about something else.
+fn commit(record: &RecordView<'_>) -> std::result::Result<Option<(Key, Option<i64>)>, FormatError> {
+    let Some(key) = record.key else {
+        return Ok(None);
+    };
+    let decoded = CoordinatorTopic::ConsumerOffsets.decode(key, record.value)?;
+    let CoordinatorRecord::Known(known) = decoded else {
+        return Ok(None);
+    };
+    if !matches!(known.record_type.number, 0 | 1) {
+        return Ok(None);
+    }
+    let text = |name| Some(known.key.get(name)?.as_str()?.to_owned());
+    let partition = known.key.get("partition").and_then(|value| value.as_int());
+    let partition = partition.and_then(|number| i32::try_from(number).ok());
+    let (Some(group), Some(topic), Some(partition)) = (text("group"), text("topic"), partition)
+    else {
+        return Ok(None);
+    };
+    let offset = known
+        .value
+        .as_ref()
+        .and_then(|(_, value)| value.get("offset")?.as_int());
+    Ok(Some(((group, topic, partition), offset)))
+}

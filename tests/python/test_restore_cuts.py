@@ -1,0 +1,205 @@
+"""``restore`` up to a time or to offsets: what the end takes away from groups, compacted topics and transactions is said."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, DATA, named
+from restoring import SOURCES, formatted
+from writing import tree
+
+from offsetlog import Log, OffsetLogError, RestoreReport, restore
+from offsetlog._offsetlog import run_cli
+
+
+def committed() -> dict[tuple[str, str, int], int]:
+    """The last commits of the golden groups, as Kafka's own tool printed them."""
+    newest = {}
+    text = (DATA / "expected" / "kafka-4.3.0-clean" / "committed-offsets.jsonl").read_text(encoding="utf-8")
+    for line in map(json.loads, text.splitlines()):
+        newest[tuple(line["key"].values())] = line["payload"]
+    return {key: value["offset"] for key, value in newest.items() if value is not None}
+
+
+def groups_told(report: RestoreReport) -> dict[str, list[str]]:
+    return {each.about: list(each.commands) for each in report.remaining if "has committed offsets behind the end" in each.reason}
+
+
+def reset(group: str, topic: str, partition: int, end: int) -> str:
+    """The form of Kafka's own tool: `--topic t:0` is partition 0."""
+    return (
+        f"kafka-consumer-groups.sh --bootstrap-server localhost:9092 --group {group} --reset-offsets --to-offset {end}"
+        f" --topic {topic}:{partition} --execute"
+    )
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_groups_that_have_read_behind_the_end_are_told(dry_run: bool, tmp_path: Path) -> None:
+    """By group and partition, with the command that sets the offset to the end."""
+    known = {key: offset for key, offset in committed().items() if key[1:] == ("g-codec-lz4", 0)}
+    assert len(known) == 2
+    end = max(known.values()) - 10
+    topics = ["g-codec-lz4", "__consumer_offsets"]
+    how = {"topics": topics, "new_cluster": True, "dry_run": dry_run}
+    report = restore(SOURCES, formatted(tmp_path / "a"), ends={("g-codec-lz4", 0): end}, **how)  # type: ignore[arg-type]
+    behind = {group for (group, *_), offset in known.items() if offset > end}
+    assert groups_told(report) == {group: [reset(group, "g-codec-lz4", 0, end)] for group in behind}
+    report = restore(SOURCES, formatted(tmp_path / "b"), ends={("g-codec-lz4", 0): max(known.values())}, **how)  # type: ignore[arg-type]
+    assert not groups_told(report)
+
+
+def test_of_groups_that_stay_behind_it_is_told_once(tmp_path: Path) -> None:
+    how = {"topics": "g-codec-lz4", "new_cluster": True, "dry_run": True}
+    for number, ends in enumerate(({("g-codec-lz4", 0): 10}, None)):
+        report = restore(SOURCES, formatted(tmp_path / str(number)), ends=ends, **how)  # type: ignore[arg-type]
+        assert not groups_told(report)
+        (told,) = (each.reason for each in report.remaining if each.about == "groups")
+        assert ("are to be set to that end" in told) == (ends is not None)
+
+
+def test_offsets_of_groups_that_are_cut_off_do_not_count(tmp_path: Path) -> None:
+    """What the restored groups have is what counts: not what they committed later."""
+    (golden,) = named("g-codec-lz4-0")
+    ends = {("__consumer_offsets", 0): 0, ("__consumer_offsets", 1): 0, ("g-codec-lz4", 0): golden.end - 300}
+    report = restore(SOURCES, tmp_path / "new", topics=["g-codec-lz4", "__consumer_offsets"], ends=ends, dry_run=True)
+    assert not groups_told(report)
+
+
+def test_offsets_that_a_transaction_commits(tmp_path: Path) -> None:
+    """Those of a marker that commits; not aborted ones, and none that was committed anew before the marker."""
+
+    def commit(group: str, offset: int) -> tuple[bytes, bytes]:
+        key = b"\0\1" + len(group).to_bytes(2) + group.encode() + bytes.fromhex("0003746f7000000000")
+        return key, bytes.fromhex("0000") + offset.to_bytes(8) + bytes(10)
+
+    with Log.open(tmp_path / "old" / "top-0", "a") as log:
+        log.append_records([(None, b"value")] * 5)
+    with Log.open(tmp_path / "old" / "__consumer_offsets-0", "a") as log:
+        log.append_records([commit(group, 5) for group in "abcde"])
+        for producer, group in enumerate("abc"):
+            log.append_records([commit(group, 9)], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_records([commit("c", 4), commit("d", 8), commit("e", 8)])
+        log.append_records([(commit("e", 0)[0], None)])
+        for producer, is_commit in enumerate((True, False, True)):
+            log.append_marker(producer, 0, commit=is_commit)
+    report = restore(tmp_path / "old", tmp_path / "new", topics=["top", "__consumer_offsets"])
+    assert groups_told(report) == {group: [reset(group, "top", 0, 5)] for group in "ad"}
+
+
+def test_a_log_that_lost_its_end_is_told_too(tmp_path: Path) -> None:
+    """Nothing is cut: the records that the group has read are not here."""
+    sources = [Path(shutil.copytree(path, tmp_path / Path(path).name)) for path in SOURCES]
+    (directory,) = (path / "g-codec-lz4-0" for path in sources if (path / "g-codec-lz4-0").is_dir())
+    last = max(directory.glob("*.log"))
+    for path in directory.glob(f"{last.stem}.*"):
+        path.unlink()
+    report = restore(sources, tmp_path / "new", topics=["g-codec-lz4", "__consumer_offsets"], dry_run=True)
+    (each,) = (each for each in report.partitions if each.topic == "g-codec-lz4")
+    known = {key[0] for key, offset in committed().items() if key[1] == "g-codec-lz4" and offset > (each.log_end_offset or 0)}
+    assert known
+    assert groups_told(report).keys() == known
+
+
+def test_an_end_of_a_partition_that_nobody_has_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Written wrong, it would be ignored, and all of the partition restored."""
+    for number, key in enumerate((("g-epoch", 0), ("g-epochs", 7))):
+        with pytest.raises((ValueError, OffsetLogError), match=f"{key[0]}-{key[1]}, which is in none of the sources"):
+            restore(SOURCES, tmp_path / "new", topics="g-epochs", ends={key: 10})
+        lines = tmp_path / f"{number}.csv"
+        lines.write_text(f"g-epochs,0,10\n{key[0]},{key[1]},3\n")
+        words = ["offsetlog", "restore", *map(str, SOURCES), "--into", str(tmp_path / "new"), "--offsets", str(lines)]
+        assert run_cli(words, []) == 2
+        assert f"{key[0]}-{key[1]}" in capfd.readouterr().err
+    assert not (tmp_path / "new").exists()
+    # A file of the whole cluster goes with one topic of it; a partition that is missing is told as that.
+    report = restore(SOURCES[2], tmp_path / "new", topics="g-plain", ends={("g-epochs", 0): 10, ("g-plain", 1): 5}, dry_run=True)
+    assert len(report.missing) == 3
+
+
+def test_an_end_behind_the_log_is_told(tmp_path: Path) -> None:
+    (golden,) = named("g-epochs-0")
+    report = restore(golden.directory, tmp_path / "new", ends={("g-epochs", 0): golden.end + 1}, dry_run=True)
+    assert report.warnings == (f"g-epochs-0 ends at offset {golden.end}, before the end that is given, {golden.end + 1}",)
+    assert not restore(golden.directory, tmp_path / "new", ends={("g-epochs", 0): golden.end}, dry_run=True).warnings
+
+
+T = 1_700_000_000_000
+
+
+def compacted(place: Path) -> Path:
+    """Key `a` has a newer value, which compaction has kept."""
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "min.compaction.lag.ms": 0}
+    with Log.open(place / "prices-0", "a", config=config) as log:
+        log.append(b"v1", key=b"a", timestamp=T)
+        log.append(b"x", key=b"b", timestamp=T + 10)
+        log.append(b"v2", key=b"a", timestamp=T + 1000)
+        log.roll()
+        log.append(b"y", key=b"c", timestamp=T + 2000)
+        log.compact()
+        log.append(b"z", key=b"d", timestamp=T + 3000)
+    return place
+
+
+def test_keys_whose_newer_value_is_cut_off_are_told(tmp_path: Path) -> None:
+    """The older one was compacted away: at that time the topic had the key, and what is restored has not."""
+    source = compacted(tmp_path / "old")
+    report = restore(source, tmp_path / "a", until=T + 500)
+    with Log.open(tmp_path / "a" / "prices-0") as log:
+        assert [record.key for record in log.scan()] == [b"b"]
+    (warning,) = report.warnings
+    assert warning.startswith("prices is compacted, and keys whose newest value lies behind the cut are lost")
+    # What was compacted lies before the cut: each key has the value that it had.
+    for number, until in enumerate((T + 2500, T + 9000)):
+        assert not restore(source, tmp_path / f"b{number}", until=until).warnings
+    assert restore(source, tmp_path / "c", ends={("prices", 0): 2}, dry_run=True).warnings == (warning,)
+    # By the broker's checkpoint, too.
+    (golden,) = named("g-compact-0")
+    cuts = [restore(CLEAN / "log-dir-1", tmp_path / "d", topics="g-compact", ends={("g-compact", 0): end}, dry_run=True) for end in (761, 762)]
+    cuts += [restore(CLEAN / "log-dir-2", tmp_path / "d", topics="g-compact", ends={("g-compact", 0): end}, dry_run=True) for end in ()]
+    assert golden.directory.parent == CLEAN / "log-dir-1"
+    assert [any("is compacted" in each for each in report.warnings) for report in cuts] == [True, False]
+
+
+def open_told(report: RestoreReport) -> dict[str, tuple[str, ...]]:
+    return {each.about: each.commands for each in report.remaining if "transaction is open" in each.reason}
+
+
+def test_a_transaction_that_the_coordinator_has_ended_is_ended_by_hand(tmp_path: Path) -> None:
+    """Its marker is cut off, and by its state, which is restored too, the coordinator has nothing left to do."""
+    (golden,) = named("g-txn-1")
+    with Log.open(golden.directory) as log:
+        markers = [batch for batch in log.batches() if batch.is_control]
+    cut = markers[3]
+    into = formatted(tmp_path / "new")
+    topics = ["g-txn", "__transaction_state"]
+    report = restore(SOURCES, into, topics=topics, new_cluster=True, ends={("g-txn", 1): cut.base_offset})
+    told = open_told(report)
+    (about,) = (about for about in told if about.startswith("g-txn-1 "))
+    (command,) = told[about]
+    assert command == f"offsetlog end-transaction g-txn-1 {cut.producer_id} {into} --dry-run"
+    # Its producer is at work by the coordinator's state: that one aborts it when its time is up.
+    (about,) = (about for about in told if about.startswith("g-txn-0 "))
+    assert told[about] == ()
+    # The command works, and names what it needs to be sure.
+    before = tree(into)
+    words = shlex.split(command)
+    assert run_cli([*words, "--abort", "--without-state"], []) == 0
+    assert tree(into) == before
+    words.remove("--dry-run")
+    assert run_cli([*words, "--abort", "--without-state"], []) == 0
+    with Log.open(into / "g-txn-1") as log:
+        assert log.last_stable_offset == log.log_end_offset == cut.base_offset + 1
+
+
+def test_without_the_coordinators_state_nobody_knows(tmp_path: Path) -> None:
+    (golden,) = named("g-txn-1")
+    with Log.open(golden.directory) as log:
+        markers = [batch for batch in log.batches() if batch.is_control]
+    ends = {("g-txn", 1): markers[3].base_offset}
+    report = restore(SOURCES, formatted(tmp_path / "new"), topics="g-txn", new_cluster=True, ends=ends)
+    (commands,) = open_told(report).values()
+    assert any("producers" in command for command in commands)
