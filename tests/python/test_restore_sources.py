@@ -130,7 +130,9 @@ def test_topics_of_two_clusters_are_not_replicas(
     ids: tuple[str | None, str | None], is_told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The shorter one's records would be gone. Where both have the topic's id, they are: a cluster that was restored has a new cluster.id."""
-    sources = [of_cluster(tmp_path / name, name, count, topic_id=ids[slot]) for slot, (name, count) in enumerate((("A", 30), ("B", 20)))]
+    sources = [
+        of_cluster(tmp_path / name, name, count, topic_id=ids[slot]) for slot, (name, count) in enumerate((("A", 30), ("B", 20)))
+    ]
     report = restore(sources, tmp_path / "new")
     assert exit_code(capfd, *sources, "--into", tmp_path / "again") == (3 if is_told else 0)
     if is_told:

@@ -117,7 +117,9 @@ def test_a_cluster_with_another_number_is_told(tmp_path: Path) -> None:
     shutil.rmtree(metadata)
     records.write(metadata, body)
     report = restore(SOURCES, log_dir, topics="__consumer_offsets", metadata=metadata, dry_run=True)
-    assert [warning for warning in report.warnings if warning.startswith("__consumer_offsets has 3 partitions in the cluster, and 2 in")]
+    assert [
+        warning for warning in report.warnings if warning.startswith("__consumer_offsets has 3 partitions in the cluster, and 2 in")
+    ]
     assert report.has_losses
 
 

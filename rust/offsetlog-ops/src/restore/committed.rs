@@ -7,6 +7,7 @@ use super::{PartitionState, PartitionToRestore, RestorePlan};
 use crate::salvage::everything;
 use crate::shell::quoted;
 use offsetlog::format::internal_topic::{CoordinatorRecord, CoordinatorTopic};
+use offsetlog::format::message::Value;
 use offsetlog::format::{ControlType, FormatError, RecordView};
 use offsetlog::{ErrorKind, Log, Result, ScanOptions};
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,9 @@ pub(super) const TOPIC: &str = "__consumer_offsets";
 
 /// A group, a topic and a partition.
 type Key = (String, String, i32);
+
+/// The offset of a record of `__consumer_offsets`, and the one that it commits.
+type Commit = (i64, i64);
 
 /// Names each such group, with the command that sets its offsets back. Reads what is to be restored of `__consumer_offsets`.
 ///
@@ -83,8 +87,8 @@ fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {
 /// The committed offsets of one partition of `__consumer_offsets` up to `stop`: of a transaction those that its marker commits.
 fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, i64>> {
     // Each with the offset of its record: a marker does not bring back what was committed anew before it.
-    let mut known: BTreeMap<Key, (i64, i64)> = BTreeMap::new();
-    let mut pending: HashMap<i64, Vec<(Key, (i64, i64))>> = HashMap::new();
+    let mut known: BTreeMap<Key, Commit> = BTreeMap::new();
+    let mut pending: HashMap<i64, Vec<(Key, Commit)>> = HashMap::new();
     let mut scan = log.scan(&ScanOptions {
         stop,
         ..everything()
@@ -134,7 +138,7 @@ fn commit(record: &RecordView<'_>) -> std::result::Result<Option<(Key, Option<i6
         return Ok(None);
     }
     let text = |name| Some(known.key.get(name)?.as_str()?.to_owned());
-    let partition = known.key.get("partition").and_then(|value| value.as_int());
+    let partition = known.key.get("partition").and_then(Value::as_int);
     let partition = partition.and_then(|number| i32::try_from(number).ok());
     let (Some(group), Some(topic), Some(partition)) = (text("group"), text("topic"), partition)
     else {

@@ -29,9 +29,10 @@ pub(super) fn add(plan: &mut RestorePlan) {
     let is_whole = |each: &PartitionToRestore| each.topic == TRANSACTION_STATE && !each.is_cut;
     let is_judged = plan.target == Target::NewCluster && plan.partitions.iter().any(is_whole);
     // What cannot be read there says nothing of who ends it.
-    let found = match is_judged {
-        true => judge(plan, &open).unwrap_or_default(),
-        false => Vec::new(),
+    let found = if is_judged {
+        judge(plan, &open).unwrap_or_default()
+    } else {
+        Vec::new()
     };
     let (mut ended, mut left) = (Vec::new(), Vec::new());
     for each in &open {
