@@ -41,6 +41,8 @@ pub(crate) struct Partition {
     pub(crate) position: i64,
     /// Where the source's log begins, if the copy ends before: nothing is between, and the next batch is appended behind the gap.
     pub(crate) gap: Option<i64>,
+    /// Where the copy ends once all appends of this generation are done: `position`, or before a gap.
+    pub(crate) copy_end: i64,
     /// The leader epoch of what lies before `position`.
     pub(crate) position_epoch: Option<i32>,
     /// Up to where a look that was sent later has shown the topic's id. What is fetched by name is beyond it until the next look.
@@ -116,6 +118,7 @@ impl Partition {
             epoch: at.epoch,
             position: at.end,
             gap: None,
+            copy_end: at.end,
             position_epoch: at.epoch,
             proven: at.end,
             proving: at.end,
@@ -149,6 +152,7 @@ impl Partition {
         self.generation += 1;
         self.is_asked = false;
         self.position = self.end;
+        self.copy_end = self.end;
         self.gap = None;
         self.deleted_to = 0;
         self.position_epoch = self.epoch;

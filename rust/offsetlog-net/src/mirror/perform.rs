@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::error::MirrorError;
-use super::store::{Store, TopicOutcome, is_of_topic};
+use super::store::{AppendOutcome, Store, TopicOutcome, is_of_topic};
 use super::work::Work;
 use offsetlog::{Error, TopicPartition};
 use std::collections::VecDeque;
@@ -105,11 +105,12 @@ fn do_of_partition(
         Work::Append(append) => {
             let records = bytes.get(append.records.clone()).unwrap_or_default();
             match store.append(&append, records) {
-                Ok((position, open)) => {
+                Ok(AppendOutcome::Appended(position, open)) => {
                     let mut core = lock(core);
                     core.appended(&append, position, now, more);
                     core.tell_open(&append, &open);
                 }
+                Ok(AppendOutcome::Elsewhere(position)) => lock(core).overtaken(&append, position),
                 Err(error) if is_of_topic(error.kind()) => match store.position(&append.at) {
                     Ok(position) => {
                         let reason = error.to_string();

@@ -65,6 +65,16 @@ pub(crate) struct ReadyTopic {
     pub(crate) warnings: Vec<String>,
 }
 
+/// What became of batches.
+#[derive(Debug)]
+pub(crate) enum AppendOutcome {
+    /// The copy stands there. These transactions are open where a gap begins, each with its producer id and first offset: their markers may
+    /// be lost in the gap.
+    Appended(Position, Vec<(i64, i64)>),
+    /// Nothing was appended: the copy does not end where the batches begin. It stands there.
+    Elsewhere(Position),
+}
+
 /// What became of a copy that diverged.
 #[derive(Debug)]
 pub(crate) struct CutOutcome {
@@ -287,19 +297,18 @@ impl Store {
         position_of(&self.log(at)?)
     }
 
-    /// Appends whole batches as a follower does. Returns the copy's position, and the transactions that are open where a gap begins, each
-    /// with its producer id and first offset: their markers may be lost in the gap.
+    /// Appends whole batches as a follower does, if the copy ends where they expect it. A follower's log takes a gap in offsets as
+    /// compaction leaves it: only this check tells one from batches that are missing.
     ///
     /// # Errors
     /// Those of [`LogWriter::append_as_follower`]. What was appended before the error stays.
-    pub(crate) fn append(
-        &mut self,
-        append: &Append,
-        records: &[u8],
-    ) -> Result<(Position, Vec<(i64, i64)>)> {
+    pub(crate) fn append(&mut self, append: &Append, records: &[u8]) -> Result<AppendOutcome> {
         let log = self.log(&append.at)?;
-        self.syncs.dirty();
         let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+        if end != append.copy_end {
+            return Ok(AppendOutcome::Elsewhere(position_of(&log)?));
+        }
+        self.syncs.dirty();
         let mut open = Vec::new();
         if append.position > end {
             let states = log.open_transactions()?.into_iter();
@@ -337,7 +346,7 @@ impl Store {
                 None => log.leader_epoch()?,
             },
         };
-        Ok((position, open))
+        Ok(AppendOutcome::Appended(position, open))
     }
 
     /// Cuts a copy that diverged, as a follower does, and keeps what it cuts.

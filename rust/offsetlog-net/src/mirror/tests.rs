@@ -45,7 +45,8 @@ struct Run {
     core: Mutex<Core>,
     store: Option<Store>,
     asked: BTreeMap<Node, Request>,
-    arrived: VecDeque<(Vec<Work>, Vec<u8>)>,
+    /// What each node answered, and the disk has not done yet.
+    arrived: VecDeque<(Node, Vec<Work>, Vec<u8>)>,
     model: Model,
     random: Random,
     now: i64,
@@ -140,25 +141,40 @@ impl Run {
         let answered =
             lock(&self.core).answered(node, is_whole, &request.asked, &bytes, 0, self.now);
         match answered {
-            Ok(works) => self.arrived.push_back((works, bytes)),
+            Ok(works) => self.arrived.push_back((node, works, bytes)),
             Err(_) => lock(&self.core).failed(node, Some(&request.asked), "torn", self.now),
         }
     }
 
     fn work(&mut self) {
-        let Some((works, bytes)) = self.arrived.pop_front() else {
+        // Each node's thread hands over in order, and any of them comes first.
+        let mut nodes: Vec<Node> = self.arrived.iter().map(|(node, ..)| *node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let drawn = self.random.below(nodes.len());
+        if let Some(&node) = nodes.get(drawn) {
+            self.work_of(node);
+        }
+    }
+
+    /// Does what this node answered first.
+    fn work_of(&mut self, node: Node) {
+        let first = self.arrived.iter().position(|(each, ..)| *each == node);
+        let Some((_, works, bytes)) = first.and_then(|first| self.arrived.remove(first)) else {
             return;
         };
         for work in works {
-            if let Work::Append(append) = &work
-                && lock(&self.core).is_current(&work)
-            {
-                for batch in batches(&bytes[append.records.clone()]) {
-                    self.copied.insert(batch);
-                }
-            }
+            let records = match &work {
+                Work::Append(append) => append.records.clone(),
+                _ => 0..0,
+            };
+            let before = lock(&self.core).progress().batches;
             let store = self.store.as_mut().unwrap();
             perform(&self.core, store, vec![work], &bytes, self.now).unwrap();
+            // Batches may be void by now, or refused.
+            if lock(&self.core).progress().batches > before {
+                self.copied.extend(batches(&bytes[records]));
+            }
         }
     }
 
@@ -198,15 +214,19 @@ impl Run {
         self.count_cuts();
         let report = lock(&self.core).report();
         self.store.take().unwrap().close().unwrap();
+        // Also directories of partitions that a recreated topic does not have.
         let mut everything: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for entry in std::fs::read_dir(&self.folder).unwrap() {
+            let folder = entry.unwrap().path();
+            everything.extend(batches(&log_bytes(&folder)));
+            for (cut, _) in files(&folder.join("offsetlog-cut")) {
+                everything.extend(batches(&std::fs::read(cut).unwrap()));
+            }
+        }
         for (name, topic) in &self.model.topics {
             for (number, partition) in topic.partitions.iter().enumerate() {
                 let folder = self.folder.join(format!("{name}-{number}"));
                 let found = batches(&log_bytes(&folder));
-                everything.extend(found.iter().cloned());
-                for (cut, _) in files(&folder.join("offsetlog-cut")) {
-                    everything.extend(batches(&std::fs::read(cut).unwrap()));
-                }
                 if self.model.recreated.contains(name) {
                     continue;
                 }

@@ -92,6 +92,9 @@ pub(crate) struct Append {
     pub(crate) generation: u64,
     /// The offset that was asked for.
     pub(crate) position: i64,
+    /// Where the copy must end when they are appended. That is `position`, unless the source was asked where its log begins and said that
+    /// nothing is between.
+    pub(crate) copy_end: i64,
     /// Their position in the response.
     pub(crate) records: Range<usize>,
     pub(crate) walked: Walked,

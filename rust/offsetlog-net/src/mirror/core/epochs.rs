@@ -36,7 +36,9 @@ impl Core {
     ) -> Option<Request> {
         let version = version_of(&LIST_OFFSETS, versions, LIST_OFFSETS_NEWEST)?;
         for (need, time) in [(Need::Earliest, EARLIEST), (Need::Latest, LATEST)] {
-            let wanted = self.needing(id, now, |each| *each == need);
+            let mut wanted = self.needing(id, now, |each| *each == need);
+            // An append that is under way may move the end that the answer is compared with.
+            wanted.retain(|at| self.is_at_rest(at));
             if wanted.is_empty() {
                 continue;
             }
@@ -63,6 +65,13 @@ impl Core {
             });
         }
         None
+    }
+
+    /// Whether no append to a copy is under way.
+    fn is_at_rest(&self, at: &TopicPartition) -> bool {
+        self.partitions
+            .get(at)
+            .is_some_and(|each| each.pending == 0)
     }
 
     /// Groups partitions by topic, and marks them as asked.
@@ -107,11 +116,7 @@ impl Core {
                 .is_some_and(|each| each.need == Need::Epoch || each.must_compare())
         });
         // An append that is under way may be what is compared.
-        wanted.retain(|at| {
-            self.partitions
-                .get(at)
-                .is_some_and(|each| each.pending == 0)
-        });
+        wanted.retain(|at| self.is_at_rest(at));
         if wanted.is_empty() {
             return None;
         }

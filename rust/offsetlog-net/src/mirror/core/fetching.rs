@@ -312,12 +312,14 @@ impl Core {
         } else if let Some(range) = place_of(records.get(..walked.bytes), bytes) {
             partition.next_bytes = 0;
             partition.pending += 1;
+            let copy_end = std::mem::replace(&mut partition.copy_end, walked.next_offset);
             partition.position = walked.next_offset;
             partition.position_epoch = walked.leader_epoch.or(partition.position_epoch);
             works.push(Work::Append(Append {
                 at: fetched.at.clone(),
                 generation: fetched.generation,
                 position: fetched.position,
+                copy_end,
                 records: range,
                 walked,
                 leader_epoch: partition.leader_epoch,

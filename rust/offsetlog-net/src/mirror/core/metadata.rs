@@ -405,9 +405,10 @@ impl Core {
                 each.leader_epoch = epoch;
                 each.retry_at = each.retry_at.min(now);
                 match each.need {
-                    // Requests to the leader before are void.
                     Need::Store => {}
-                    _ if each.is_asked => each.restart(Need::Fetch),
+                    // Requests to the leader before are void. So are its batches that wait for the disk: those of the new one may come
+                    // there first.
+                    _ if each.is_asked || each.pending > 0 => each.restart(Need::Fetch),
                     Need::Confirm { .. } => each.restart(Need::Fetch),
                     _ => {}
                 }

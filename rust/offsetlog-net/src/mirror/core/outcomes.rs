@@ -126,7 +126,7 @@ impl Core {
         partition.unexplained = 0;
         partition.bytes = partition.bytes.saturating_add(append.walked.bytes as u64);
         partition.batches = partition.batches.saturating_add(append.walked.batches);
-        if partition.position < partition.end {
+        if partition.generation != append.generation || partition.position < partition.end {
             // Restarted during the append: what was requested meanwhile is already here, and a cut is decided again.
             let need = match partition.need {
                 Need::Store | Need::Confirm { .. } => Need::Fetch,
@@ -187,6 +187,15 @@ impl Core {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Batches do not begin where the copy ends: what is between comes first.
+    pub(crate) fn overtaken(&mut self, append: &Append, at: Position) {
+        if let Some(partition) = self.partitions.get_mut(&append.at) {
+            partition.pending = partition.pending.saturating_sub(1);
+            partition.stands(at);
+            partition.restart(Need::Fetch);
         }
     }
 

@@ -282,7 +282,7 @@ fn an_answer_for_the_deleted_topic_is_not_taken_for_the_one_made_anew() {
         run.now,
     );
     if let Ok(works) = works {
-        run.arrived.push_back((works, late));
+        run.arrived.push_back((Node::Any, works, late));
         run.work();
     }
     append(&mut run, 0);

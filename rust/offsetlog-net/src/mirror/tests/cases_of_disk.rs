@@ -8,7 +8,7 @@ use crate::mirror::core::Core;
 use crate::mirror::options::MirrorOptions;
 use crate::mirror::perform::{lock, perform};
 use crate::mirror::report::EventKind;
-use crate::mirror::store::{Store, TopicOutcome, is_of_topic};
+use crate::mirror::store::{AppendOutcome, Store, TopicOutcome, is_of_topic};
 use crate::mirror::work::{Append, GroupCommit, Work};
 use offsetlog::disk::Disk;
 use offsetlog::format::Uuid;
@@ -142,13 +142,55 @@ fn copy(store: &mut Store, at: &TopicPartition, base: i64) -> offsetlog::Result<
         at: at.clone(),
         generation: 0,
         position: base,
+        copy_end: base,
         records: 0..bytes.len(),
         walked: walk(&bytes, base, None).unwrap(),
         leader_epoch: Some(0),
         is_by_id: true,
         broker: 1,
     };
-    store.append(&append, &bytes).map(|_| ())
+    let appended = store.append(&append, &bytes)?;
+    assert!(
+        matches!(appended, AppendOutcome::Appended(..)),
+        "{appended:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn batches_that_do_not_begin_at_the_end_are_appended_only_behind_a_gap_that_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = MirrorOptions::default();
+    let mut store = Store::open(folder.path(), &options, &OpenOptions::default()).unwrap();
+    store.identify(Some("one")).unwrap();
+    made(&mut store, "orders", 1);
+    let at = at("orders", 0);
+    let mut append = |position, copy_end| {
+        let bytes = batch(position, 0, -1);
+        let append = Append {
+            at: at.clone(),
+            generation: 0,
+            position,
+            copy_end,
+            records: 0..bytes.len(),
+            walked: walk(&bytes, position, None).unwrap(),
+            leader_epoch: Some(0),
+            is_by_id: true,
+            broker: 1,
+        };
+        match store.append(&append, &bytes).unwrap() {
+            AppendOutcome::Appended(position, _) => (true, position.end),
+            AppendOutcome::Elsewhere(position) => (false, position.end),
+        }
+    };
+    assert_eq!(append(0, 0), (true, 1));
+    // Batches of another broker, which come first to the disk.
+    assert_eq!(append(3, 3), (false, 1));
+    // The same ones again.
+    assert_eq!(append(0, 0), (false, 1));
+    // The source says that nothing is between; not of another end.
+    assert_eq!(append(3, 2), (false, 1));
+    assert_eq!(append(3, 1), (true, 4));
 }
 
 fn commit(group: &str, at: &TopicPartition, offset: i64) -> GroupCommit {
@@ -443,7 +485,7 @@ fn a_partition_that_did_not_open_and_is_back_with_its_topic_comes_to_its_end() {
             run.ask(node);
             run.answer(node, false);
         }
-        while let Some((works, bytes)) = run.arrived.pop_front() {
+        while let Some((_, works, bytes)) = run.arrived.pop_front() {
             for work in works {
                 let store = run.store.as_mut().unwrap();
                 if of_orders(&work) && !has_failed {

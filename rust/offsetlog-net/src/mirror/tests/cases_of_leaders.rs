@@ -5,6 +5,7 @@ use super::{NODES, Run, lock, log_bytes};
 use crate::mirror::core::{Asked, Core, Node};
 use crate::mirror::partition::Need;
 use crate::mirror::report::EventKind;
+use crate::mirror::store::AppendOutcome;
 use crate::mirror::work::Work;
 use offsetlog::format::Uuid;
 use offsetlog::format::protocol::apis::FETCH;
@@ -85,7 +86,7 @@ fn a_cut_that_was_overtaken_is_found_again() {
             run.ask(node);
             run.answer(node, false);
         }
-        for (works, _) in &mut run.arrived {
+        for (_, works, _) in &mut run.arrived {
             for work in works {
                 // Something was asked anew before the disk came to it.
                 if let Work::Cut { generation, .. } = work
@@ -104,6 +105,105 @@ fn a_cut_that_was_overtaken_is_found_again() {
     go_on(&mut run, 20_000, |_, _| true);
     assert_same(&run, 0);
     assert_eq!(kept(&run, 0), 1);
+}
+
+/// Fetches records of partition 0 from its leader, which then waits for the disk. Returns the leader.
+fn fetched(run: &mut Run) -> Node {
+    let node = Node::Broker(run.model.partition_of("orders", 0).leader);
+    let is_there = |run: &Run| {
+        run.arrived.iter().any(|(from, works, _)| {
+            let is_append = |work: &Work| matches!(work, Work::Append(_));
+            *from == node && works.iter().any(is_append)
+        })
+    };
+    for _ in 0..100 {
+        run.now += 100;
+        run.ask(node);
+        run.answer(node, false);
+        if is_there(run) {
+            return node;
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+    }
+    panic!("no records came");
+}
+
+#[test]
+fn batches_that_wait_for_the_disk_while_their_leader_moves_are_not_lost() {
+    for has_epochs in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = patient(folder.path());
+        append(&mut run, 0);
+        append(&mut run, 0);
+        let old = fetched(&mut run);
+        let partition = run.model.partition_of("orders", 0);
+        partition.leader = 1 + partition.leader % 3;
+        // A leader can move without a new epoch, as far as a look shows it.
+        if has_epochs {
+            let leader = partition.leader;
+            partition.lead(leader);
+        }
+        let new = Node::Broker(partition.leader);
+        run.now += HOUR_MS;
+        run.ask(Node::Any);
+        run.answer(Node::Any, false);
+        run.work_of(Node::Any);
+        for _ in 0..5 {
+            run.now += 100;
+            run.ask(new);
+            run.answer(new, false);
+            run.work_of(new);
+        }
+        run.work_of(old);
+        go_on(&mut run, 10_000, |_, _| true);
+        assert_same(&run, 0);
+        let report = lock(&run.core).report();
+        assert!(report.is_complete && !report.has_losses, "{report:#?}");
+        assert!(told(&report, EventKind::Problem).is_empty(), "{report:#?}");
+    }
+}
+
+#[test]
+fn a_leader_that_moves_during_an_append_is_asked_for_what_is_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    append(&mut run, 0);
+    append(&mut run, 0);
+    let old = fetched(&mut run);
+    let first = run.arrived.iter().position(|(node, ..)| *node == old);
+    let (_, works, bytes) = run.arrived.remove(first.unwrap()).unwrap();
+    let mut done = Vec::new();
+    for work in works {
+        // On the disk, and not reported yet.
+        if let Work::Append(append) = work {
+            let records = &bytes[append.records.clone()];
+            let appended = run.store.as_mut().unwrap().append(&append, records);
+            done.push((append, appended.unwrap()));
+        }
+    }
+    let partition = run.model.partition_of("orders", 0);
+    let leader = 1 + partition.leader % 3;
+    partition.lead(leader);
+    run.now += HOUR_MS;
+    run.ask(Node::Any);
+    run.answer(Node::Any, false);
+    run.work_of(Node::Any);
+    run.ask(Node::Broker(leader));
+    run.answer(Node::Broker(leader), false);
+    for (append, appended) in done {
+        let AppendOutcome::Appended(position, _) = appended else {
+            panic!("{appended:?}");
+        };
+        lock(&run.core).appended(&append, position, run.now, &mut Vec::new());
+    }
+    go_on(&mut run, 10_000, |_, _| true);
+    assert_same(&run, 0);
+    let report = lock(&run.core).report();
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    // What was fetched twice is not refused.
+    assert!(told(&report, EventKind::Problem).is_empty(), "{report:#?}");
 }
 
 #[test]

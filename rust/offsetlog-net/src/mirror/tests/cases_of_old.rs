@@ -22,9 +22,12 @@ fn make_anew(run: &mut Run) {
     for (number, old) in leaders.iter().enumerate() {
         run.model.partition_of("orders", number).leader = old.leader;
         while run.model.topics["orders"].partitions[number].end() <= old.end() + 3 {
-            append(run, number);
+            // Of one record each, so that one begins where the copy ends.
+            run.model
+                .append_one("orders", number, (10, 1), false, false);
         }
     }
+    run.model.settle();
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn a_topic_that_is_shown_again_while_it_is_deleted_does_not_hold_the_one_made_an
     while !run
         .arrived
         .iter()
-        .flat_map(|(works, _)| works)
+        .flat_map(|(_, works, _)| works)
         .any(is_delete)
     {
         run.work();
@@ -190,7 +190,7 @@ fn a_topic_that_is_shown_again_while_it_is_deleted_does_not_hold_the_one_made_an
     assert!(
         run.arrived
             .iter()
-            .flat_map(|(works, _)| works)
+            .flat_map(|(_, works, _)| works)
             .any(is_topic)
     );
     lock(&run.core).topic_deleted("orders", run.now);

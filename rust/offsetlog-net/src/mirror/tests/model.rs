@@ -234,8 +234,8 @@ impl Model {
                 let topic = self.topics.get_mut(&name).unwrap();
                 topic.config.insert("retention.ms".to_owned(), value);
             }
-            12..=14 => self.elect(&name, number, false),
-            15 => self.elect(&name, number, true),
+            12 | 13 => self.elect(&name, number, false),
+            14 | 15 => self.elect(&name, number, true),
             16 | 17 => self.retain(&name, number),
             18 | 19 => self.compact(&name, number),
             20 => {
