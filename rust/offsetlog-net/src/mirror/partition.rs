@@ -69,6 +69,9 @@ pub(crate) struct Partition {
     pub(crate) told_deletes: bool,
     /// Where it is to come with `once`.
     pub(crate) target: Option<i64>,
+    /// With `once`: up to where the source answered a fetch without an error. Where its log is damaged behind its high watermark, only a
+    /// fetch from there on shows it.
+    pub(crate) answered_to: Option<i64>,
     /// Whether it came there, or was given up.
     pub(crate) is_done: bool,
     /// Bytes that its next batch needs, if that is more than the others may have.
@@ -132,6 +135,7 @@ impl Partition {
             deleted_to: 0,
             told_deletes: false,
             target: None,
+            answered_to: None,
             is_done: false,
             next_bytes: 0,
             compared: None,
@@ -154,6 +158,7 @@ impl Partition {
         self.position = self.end;
         self.copy_end = self.end;
         self.gap = None;
+        self.answered_to = None;
         self.deleted_to = 0;
         self.position_epoch = self.epoch;
         self.need = need;
@@ -173,9 +178,23 @@ impl Partition {
         self.gap.map_or(self.end, |start| start.max(self.end))
     }
 
-    /// With `once`: whether appends that are under way reach where it is to come.
+    /// With `once`: whether the next fetch is from where it is to come, only to see that the source answers it.
+    pub(crate) fn asks_at_its_end(&self) -> bool {
+        self.target.is_some_and(|target| self.position >= target)
+    }
+
+    /// With `once`: whether nothing but appends that are under way is left of it.
     pub(crate) fn has_its_end_pending(&self) -> bool {
-        self.pending > 0 && self.target.is_some_and(|target| self.position >= target)
+        self.pending > 0 && self.asks_at_its_end() && self.is_answered()
+    }
+
+    /// With `once`: whether the copy came where it is to come, and the source answered a fetch from there on.
+    pub(crate) fn is_at_its_end(&self) -> bool {
+        self.target.is_some_and(|target| self.reached() >= target) && self.is_answered()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.target <= self.answered_to
     }
 
     /// Whether the copy holds no record.

@@ -6,7 +6,7 @@
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::{Asked, Core, FetchedPartition, Node, Request, Versions, version_of};
 use crate::mirror::batches::walk;
-use crate::mirror::partition::Need;
+use crate::mirror::partition::{Need, Partition};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
@@ -45,7 +45,7 @@ impl Core {
             });
         }
         if self.options.once {
-            // An append that is under way may bring all that is wanted: the broker would then wait for more.
+            // The append that is under way brings all that is wanted: the broker would then wait for more.
             wanted.retain(|at| {
                 self.partitions
                     .get(at)
@@ -109,7 +109,14 @@ impl Core {
 
     fn fetch_of(&self, asked: &[FetchedPartition], version: i16) -> Struct<'static> {
         let is_empty = asked.iter().all(|each| self.has_been_empty(&each.at));
-        let max_wait_ms = if is_empty {
+        let is_at_its_end = |each: &FetchedPartition| {
+            self.partitions
+                .get(&each.at)
+                .is_some_and(Partition::asks_at_its_end)
+        };
+        let max_wait_ms = if asked.iter().any(is_at_its_end) {
+            0
+        } else if is_empty {
             self.options.max_wait_ms.min(EMPTY_WAIT_MS)
         } else {
             self.options.max_wait_ms
@@ -220,11 +227,7 @@ impl Core {
         }
     }
 
-    fn current(
-        &mut self,
-        at: &TopicPartition,
-        generation: u64,
-    ) -> Option<&mut crate::mirror::partition::Partition> {
+    fn current(&mut self, at: &TopicPartition, generation: u64) -> Option<&mut Partition> {
         let partition = self.partitions.get_mut(at)?;
         (partition.generation == generation).then_some(partition)
     }
@@ -270,6 +273,9 @@ impl Core {
             if once && partition.target.is_none() {
                 partition.target = Some(high_watermark);
             }
+        }
+        if once {
+            partition.answered_to = partition.answered_to.max(Some(fetched.position));
         }
         let source_start = int_or(answer, "logStartOffset", -1);
         let start = (source_start >= 0).then_some(source_start);
@@ -327,7 +333,7 @@ impl Core {
                 broker,
             }));
         }
-        if partition.pending == 0 && partition.reached() >= partition.target.unwrap_or(i64::MAX) {
+        if partition.pending == 0 && partition.is_at_its_end() {
             partition.is_done = true;
         }
         partition.is_fresh = false;

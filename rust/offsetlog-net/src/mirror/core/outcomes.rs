@@ -134,11 +134,7 @@ impl Core {
             };
             partition.restart(need);
         }
-        if once
-            && partition
-                .target
-                .is_some_and(|target| partition.end >= target)
-        {
+        if once && partition.is_at_its_end() {
             partition.is_done = true;
         }
         self.progressed(now);

@@ -114,6 +114,8 @@ pub(super) struct Model {
     pub(super) hidden: BTreeSet<String>,
     /// Topics whose fetches are empty.
     pub(super) silent: BTreeSet<String>,
+    /// Topics whose log is damaged from an offset on, as the leader knows.
+    pub(super) corrupt: BTreeMap<String, i64>,
     /// Topics whose batches arrive damaged.
     pub(super) damaged: BTreeSet<String>,
     /// What `ListGroups` answers.
@@ -149,6 +151,7 @@ impl Model {
             recreated: Vec::new(),
             hidden: BTreeSet::new(),
             silent: BTreeSet::new(),
+            corrupt: BTreeMap::new(),
             damaged: BTreeSet::new(),
             groups_error: 0,
             offsets_error: None,
@@ -690,6 +693,9 @@ impl Model {
         }
         if offset < partition.start || offset > partition.end() {
             return Err(1);
+        }
+        if self.corrupt.get(&name).is_some_and(|&from| offset >= from) {
+            return Err(2);
         }
         let mut bytes = Vec::new();
         if self.silent.contains(&name) {
