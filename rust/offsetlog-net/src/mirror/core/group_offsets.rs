@@ -93,6 +93,8 @@ pub(in crate::mirror) struct GroupOffsets {
     untold: BTreeMap<String, i32>,
     /// Brokers that cannot be asked about groups.
     deaf: BTreeSet<i32>,
+    /// Brokers that answered the last request for their groups with an error.
+    unlisted: BTreeSet<i32>,
     coordinators: Coordinators,
 }
 
@@ -110,6 +112,7 @@ impl GroupOffsets {
             told: BTreeSet::new(),
             untold: BTreeMap::new(),
             deaf: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
             coordinators: Coordinators::default(),
         }
     }
@@ -151,6 +154,7 @@ impl GroupOffsets {
         self.brokers.retain(|id, _| brokers.contains_key(id));
         self.untold.retain(|_, id| brokers.contains_key(id));
         self.deaf.retain(|id| brokers.contains_key(id));
+        self.unlisted.retain(|id| brokers.contains_key(id));
     }
 
     /// Groups moved from a broker to another, which may have been asked before.
@@ -193,7 +197,7 @@ impl GroupOffsets {
 
     /// Whether offsets of groups are missing that the source has.
     pub(super) fn has_missing(&self) -> bool {
-        !self.untold.is_empty() || !self.deaf.is_empty()
+        !self.untold.is_empty() || !self.deaf.is_empty() || !self.unlisted.is_empty()
     }
 
     /// The broker is asked for something else.
@@ -325,6 +329,7 @@ impl Core {
             return;
         }
         broker.failures = 0;
+        self.groups.unlisted.remove(&id);
         // A group that is no longer listed was deleted, or moved to another broker.
         let listed: BTreeSet<&String> = names.iter().collect();
         self.groups
@@ -348,12 +353,21 @@ impl Core {
         let due = now.saturating_add(self.options.backoff(5));
         self.groups.failed(id, due);
         // Loading, or moving: retried later.
-        if !matches!(error, 14..=16) {
+        if matches!(error, 14..=16) {
+            return;
+        }
+        // It may be over soon. With `once` the mirror waits for that as for a partition.
+        if self.groups.unlisted.insert(id) {
             let name = error_name(error);
-            self.tell_group("", format!("broker {id} does not list its groups: {name}"));
-            if let Some(broker) = self.groups.brokers.get_mut(&id) {
-                broker.is_known = true;
-            }
+            let message =
+                format!("broker {id} does not list its groups: {name}; they are not copied yet");
+            self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
+        }
+        // What the principal may not do does not change by itself.
+        if matches!(error, 29..=31)
+            && let Some(broker) = self.groups.brokers.get_mut(&id)
+        {
+            broker.is_known = true;
         }
     }
 

@@ -1,6 +1,8 @@
 //! Tests of what a mirror reports: whether it is complete, what is lost, and what it counts.
 
-use super::cases::{again, append, finished, once, told};
+use super::Run;
+use super::cases::{again, append, assert_same, commit, finished, go_on, once, stored, told};
+use crate::mirror::perform::lock;
 use crate::mirror::report::EventKind;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -26,4 +28,64 @@ fn damage_where_the_source_says_that_its_log_ends_is_a_problem() {
         assert!(!told(&report, EventKind::Problem).is_empty());
         again(&mut run);
     }
+}
+
+/// A mirror that goes on, of one topic.
+fn lasting(folder: &std::path::Path) -> Run {
+    let mut run = Run::new(folder, 5, false);
+    run.model.topics.retain(|name, _| name == "orders");
+    append(&mut run, 0);
+    append(&mut run, 1);
+    run
+}
+
+/// Each is an error of Kafka that says nothing of coordinators: of the broker, of its disk, of permissions.
+#[test]
+fn a_broker_that_does_not_list_its_groups_is_a_problem_until_it_does() {
+    for error in [-1, 7, 31, 56] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = once(folder.path());
+        append(&mut run, 0);
+        commit(&mut run, 0, 3);
+        run.model.groups_error = error;
+        let report = finished(&mut run, HOUR_MS);
+        assert!(!report.is_complete, "{error}: {report:#?}");
+        let problems = told(&report, EventKind::Problem);
+        assert!(
+            problems.iter().any(|told| told.contains("its groups")),
+            "{error}: {problems:?}"
+        );
+        assert_same(&run, 0);
+        run.model.groups_error = 0;
+        again(&mut run);
+        let report = finished(&mut run, HOUR_MS);
+        assert!(report.is_complete, "{error}: {report:#?}");
+        assert_eq!(report.committed_offsets, 1);
+        assert_eq!(stored(run, "readers", 0), Some(3));
+    }
+}
+
+#[test]
+fn an_error_for_a_while_instead_of_the_groups_costs_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    commit(&mut run, 0, 3);
+    run.model.groups_error = -1;
+    assert!(!go_on(&mut run, 20_000, |_, _| true));
+    run.model.groups_error = 0;
+    let report = finished(&mut run, HOUR_MS);
+    assert!(report.is_complete, "{report:#?}");
+    assert_eq!(stored(run, "readers", 0), Some(3));
+    // One that goes on says so meanwhile.
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    commit(&mut run, 0, 3);
+    run.model.groups_error = -1;
+    go_on(&mut run, 20_000, |_, _| true);
+    assert!(!lock(&run.core).report().is_complete);
+    run.model.groups_error = 0;
+    go_on(&mut run, 20_000, |_, _| true);
+    assert!(lock(&run.core).report().is_complete);
+    assert_eq!(stored(run, "readers", 0), Some(3));
 }
