@@ -120,8 +120,7 @@ pub(super) struct Topic {
     pub(super) id: Uuid,
     pub(super) partitions: i32,
     pub(super) state: TopicState,
-    /// The settings that were last stored.
-    pub(super) config: Option<Vec<(String, String)>>,
+    pub(super) config: Settings,
     /// Looks in a row that did not show the topic that is copied.
     pub(super) away: Away,
     /// Since when it is copied: from the beginning, if the directory had it.
@@ -136,6 +135,17 @@ impl Topic {
     pub(super) fn awaits(&self, id: Uuid) -> bool {
         self.state == TopicState::Making && self.id == id
     }
+}
+
+/// What is known of a topic's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Settings {
+    /// The source was not asked yet.
+    Unasked,
+    /// The source did not tell them. The directory may have some of an earlier run, which may be outdated.
+    Untold,
+    /// Those that were last stored.
+    Stored(Vec<(String, String)>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,7 +376,7 @@ impl Core {
             for name in names {
                 if let Some(topic) = self.topics.get_mut(name)
                     && topic.state == TopicState::Making
-                    && topic.config.is_none()
+                    && topic.config == Settings::Unasked
                 {
                     topic.state = TopicState::Settings;
                 }

@@ -67,8 +67,8 @@ fn do_one(
             Err(error) => return Err(error.into()),
         },
         Work::Settings { name, config } => {
-            let warnings = store.set_settings(&name, &config)?;
-            lock(core).settings_stored(&name, warnings);
+            let (is_changed, warnings) = store.set_settings(&name, &config)?;
+            lock(core).settings_stored(&name, is_changed, warnings);
         }
         Work::DeleteTopic { name } => {
             // A failed sync may concern other topics: it must not be skipped.

@@ -213,10 +213,8 @@ impl Store {
     /// Where a partition stands, once it has the topic's settings: a kill may have left some without.
     fn ready(&self, name: &str, partition: i32, config: Option<&LogConfig>) -> Result<Position> {
         let log = self.log_dir.log_writer(name, partition)?;
-        if let Some(config) = config
-            && log.stored_config()?.unwrap_or_default() != *config
-        {
-            log.set_config(config)?;
+        if let Some(config) = config {
+            set_config(&log, config)?;
         }
         position_of(&log)
     }
@@ -264,7 +262,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Stores the settings of a topic. Returns what a user should know.
+    /// Stores the settings of a topic. Returns whether it had others, and what a user should know.
     ///
     /// # Errors
     /// Those of storing them.
@@ -272,17 +270,19 @@ impl Store {
         &self,
         name: &str,
         pairs: &[(String, String)],
-    ) -> Result<Vec<String>> {
+    ) -> Result<(bool, Vec<String>)> {
+        let mut is_changed = false;
         let mut warnings = Vec::new();
         let config = settings(pairs, &mut warnings);
         for partition in self.numbers(name) {
-            match self.ready(name, partition, Some(&config)) {
+            let log = self.log_dir.log_writer(name, partition);
+            match log.and_then(|log| set_config(&log, &config)) {
                 Err(error) if !is_of_topic(error.kind()) => return Err(error),
                 Err(error) => warnings.push(format!("{name}-{partition}: {error}")),
-                Ok(_) => {}
+                Ok(is_other) => is_changed |= is_other,
             }
         }
-        Ok(warnings)
+        Ok((is_changed, warnings))
     }
 
     fn log(&self, at: &TopicPartition) -> Result<LogWriter> {
@@ -557,6 +557,15 @@ fn end_of_batches(log: &LogWriter) -> Result<i64> {
             Some(found) => return Ok(found),
         }
     }
+}
+
+/// Stores the settings of a partition. Returns whether it had others.
+fn set_config(log: &LogWriter, config: &LogConfig) -> Result<bool> {
+    let is_other = log.stored_config()?.unwrap_or_default() != *config;
+    if is_other {
+        log.set_config(config)?;
+    }
+    Ok(is_other)
 }
 
 fn position_of(log: &LogWriter) -> Result<Position> {

@@ -3,7 +3,9 @@
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::deletes::Away;
 use super::group_offsets::OFFSETS_TOPIC;
-use super::{Asked, Core, Leaders, Next, Node, Request, Topic, TopicState, Versions, version_of};
+use super::{
+    Asked, Core, Leaders, Next, Node, Request, Settings, Topic, TopicState, Versions, version_of,
+};
 use crate::mirror::partition::Need;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::Work;
@@ -303,7 +305,7 @@ impl Core {
                 ) {
                     is_back = true;
                     known.state = TopicState::Settings;
-                    known.config = None;
+                    known.config = Settings::Unasked;
                 }
                 if known.state == TopicState::Ready && count > known.partitions {
                     known.state = TopicState::Making;
@@ -327,7 +329,7 @@ impl Core {
                     id,
                     partitions: count,
                     state: TopicState::Settings,
-                    config: None,
+                    config: Settings::Unasked,
                     away: Away::default(),
                     copied_since: None,
                     seen: look,

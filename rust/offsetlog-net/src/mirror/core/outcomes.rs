@@ -93,11 +93,13 @@ impl Core {
         }
     }
 
-    /// The settings of a topic were stored.
-    pub(crate) fn settings_stored(&mut self, name: &str, warnings: Vec<String>) {
-        let message =
-            format!("the settings of topic {name} changed at the source, and were stored");
-        self.tell(MirrorEvent::topic(EventKind::Settings, name, message));
+    /// The settings of a topic are stored, which may have had them already.
+    pub(crate) fn settings_stored(&mut self, name: &str, is_changed: bool, warnings: Vec<String>) {
+        if is_changed {
+            let message =
+                format!("the settings of topic {name} changed at the source, and were stored");
+            self.tell(MirrorEvent::topic(EventKind::Settings, name, message));
+        }
         for warning in warnings {
             self.tell(MirrorEvent::topic(EventKind::Warning, name, warning));
         }

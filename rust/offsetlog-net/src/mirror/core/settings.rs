@@ -1,7 +1,7 @@
 //! The topics' own settings: asked for, compared with what was stored last.
 
 use super::answers::{error_name, int, structs, text};
-use super::{Asked, Core, Node, Request, TopicState, Versions, version_of};
+use super::{Asked, Core, Node, Request, Settings, TopicState, Versions, version_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::Work;
 use offsetlog::format::message::{Struct, Value};
@@ -37,7 +37,7 @@ impl Core {
                     && topic.state == TopicState::Settings
                 {
                     topic.state = TopicState::Making;
-                    topic.config = Some(Vec::new());
+                    topic.config = Settings::Untold;
                     self.unasked.push(Work::Topic {
                         id: topic.id,
                         partitions: topic.partitions,
@@ -126,8 +126,8 @@ impl Core {
                 continue;
             };
             match topic.state {
-                TopicState::Making if topic.config.is_none() => {
-                    topic.config = Some(config.clone().unwrap_or_default());
+                TopicState::Making if topic.config == Settings::Unasked => {
+                    topic.config = config.clone().map_or(Settings::Untold, Settings::Stored);
                     works.push(Work::Topic {
                         name: name.clone(),
                         id: topic.id,
@@ -137,9 +137,9 @@ impl Core {
                 }
                 TopicState::Ready => {
                     if let Some(config) = config
-                        && topic.config.as_ref() != Some(&config)
+                        && topic.config != Settings::Stored(config.clone())
                     {
-                        topic.config = Some(config.clone());
+                        topic.config = Settings::Stored(config.clone());
                         works.push(Work::Settings {
                             name: name.clone(),
                             config,
@@ -156,7 +156,7 @@ impl Core {
         let is_first = self
             .topics
             .get(name)
-            .is_some_and(|topic| topic.config.is_none());
+            .is_some_and(|topic| topic.config == Settings::Unasked);
         if is_first {
             let message =
                 format!("the settings of topic {name} are not copied: the source answers {reason}");

@@ -89,3 +89,39 @@ fn an_error_for_a_while_instead_of_the_groups_costs_none() {
     assert!(lock(&run.core).report().is_complete);
     assert_eq!(stored(run, "readers", 0), Some(3));
 }
+
+#[test]
+fn settings_that_were_not_told_for_a_while_are_those_of_the_source_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    let own = |run: &mut Run, value: Option<&str>| {
+        let config = &mut run.model.topics.get_mut("orders").unwrap().config;
+        config.clear();
+        config.extend(value.map(|value| ("retention.ms".to_owned(), value.to_owned())));
+    };
+    own(&mut run, Some("3600000"));
+    go_on(&mut run, 20_000, |_, _| true);
+    let file = run.folder.join("orders-0/.offsetlog.config");
+    let stored = std::fs::read_to_string(&file).unwrap();
+    assert!(stored.contains("retention.ms=3600000"), "{stored}");
+    // The setting is taken back, and the next mirror is not told so at first.
+    own(&mut run, None);
+    run.model.configs_error = -1;
+    run.kill();
+    go_on(&mut run, 20_000, |_, _| true);
+    assert!(std::fs::read_to_string(&file).unwrap() == stored);
+    run.model.configs_error = 0;
+    go_on(&mut run, 20_000, |_, _| true);
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(!stored.contains("retention.ms"), "{stored}");
+    let report = lock(&run.core).report();
+    assert_eq!(told(&report, EventKind::Settings).len(), 1, "{report:#?}");
+    // What is stored already has not changed.
+    run.model.configs_error = -1;
+    run.kill();
+    go_on(&mut run, 20_000, |_, _| true);
+    run.model.configs_error = 0;
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert!(told(&report, EventKind::Settings).is_empty(), "{report:#?}");
+}

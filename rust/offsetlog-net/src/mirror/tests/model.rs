@@ -118,6 +118,8 @@ pub(super) struct Model {
     pub(super) corrupt: BTreeMap<String, i64>,
     /// Topics whose batches arrive damaged.
     pub(super) damaged: BTreeSet<String>,
+    /// What `DescribeConfigs` answers for each topic.
+    pub(super) configs_error: i16,
     /// What `ListGroups` answers.
     pub(super) groups_error: i16,
     /// What `OffsetFetch` answers for each group; without an error code it leaves the group out.
@@ -153,6 +155,7 @@ impl Model {
             silent: BTreeSet::new(),
             corrupt: BTreeMap::new(),
             damaged: BTreeSet::new(),
+            configs_error: 0,
             groups_error: 0,
             offsets_error: None,
             coordination: None,
@@ -555,6 +558,9 @@ impl Model {
                 let Some(topic) = self.topics.get(&name) else {
                     return result.with("errorCode", 3);
                 };
+                if self.configs_error != 0 {
+                    return result.with("errorCode", self.configs_error);
+                }
                 let own = topic
                     .config
                     .iter()
