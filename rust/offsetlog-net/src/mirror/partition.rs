@@ -1,5 +1,10 @@
 //! What a mirror knows of one partition, and what it must ask next.
 
+/// Empty answers after which the source counts as having nothing below its high watermark, and not before `NOTHING_MS`.
+const NOTHING_TIMES: u32 = 10;
+/// See `NOTHING_TIMES`.
+const NOTHING_MS: i64 = 10_000;
+
 /// What a partition waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -20,6 +25,17 @@ pub(crate) enum Need {
     },
     /// The disk.
     Store,
+}
+
+/// Answers without records, though the high watermark is above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nothing {
+    /// When the first one came.
+    pub(crate) since: i64,
+    /// How many there were.
+    pub(crate) count: u32,
+    /// The lowest high watermark of them.
+    pub(crate) below: i64,
 }
 
 /// A partition of a mirror.
@@ -83,6 +99,8 @@ pub(crate) struct Partition {
     pub(crate) problem: Option<String>,
     /// With `once`: since when, and how often, it was asked alone and there was nothing.
     pub(crate) empties: Option<(i64, u32)>,
+    /// Without `once`: since when, and how often, nothing came below this high watermark, behind the end of the copy.
+    pub(crate) nothing: Option<Nothing>,
     /// Since when the source has no leader for it.
     pub(crate) leaderless_since: Option<i64>,
     /// Appends that are under way to the disk.
@@ -141,6 +159,7 @@ impl Partition {
             compared: None,
             problem: None,
             empties: None,
+            nothing: None,
             leaderless_since: None,
             pending: 0,
             told_lost: None,
@@ -159,6 +178,7 @@ impl Partition {
         self.copy_end = self.end;
         self.gap = None;
         self.answered_to = None;
+        self.nothing = None;
         self.deleted_to = 0;
         self.position_epoch = self.epoch;
         self.need = need;
@@ -176,6 +196,17 @@ impl Partition {
     /// Up to where the copy has all that the source has: its end, or behind a gap.
     pub(crate) fn reached(&self) -> i64 {
         self.gap.map_or(self.end, |start| start.max(self.end))
+    }
+
+    /// Whether the copy has all that the source has below an offset. Without `once` this includes an end of the source's log that compaction
+    /// removed: nothing comes from there for some time, and slow tiered storage answers the same for a shorter one.
+    pub(crate) fn has_all_below(&self, offset: i64, now: i64) -> bool {
+        let has_nothing = self.nothing.is_some_and(|nothing| {
+            nothing.count >= NOTHING_TIMES
+                && now.saturating_sub(nothing.since) >= NOTHING_MS
+                && offset <= nothing.below
+        });
+        has_nothing || self.reached() >= offset
     }
 
     /// With `once`: whether the next fetch is from where it is to come, only to see that the source answers it.

@@ -6,7 +6,7 @@
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text, uuid};
 use super::{Asked, Core, FetchedPartition, Node, Request, Versions, version_of};
 use crate::mirror::batches::walk;
-use crate::mirror::partition::{Need, Partition};
+use crate::mirror::partition::{Need, Nothing, Partition};
 use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
@@ -404,7 +404,11 @@ impl Core {
         is_alone: bool,
         now: i64,
     ) {
-        if int(answer, "errorCode") != 0 || !self.options.once {
+        if int(answer, "errorCode") != 0 {
+            return;
+        }
+        if !self.options.once {
+            self.note_nothing(fetched, answer, now);
             return;
         }
         let high_watermark = int_or(answer, "highWatermark", -1);
@@ -435,6 +439,31 @@ impl Core {
         );
         let event = MirrorEvent::of(EventKind::Lost, &fetched.at, message);
         self.tell(event.range(from, target).by(broker));
+    }
+
+    /// Without `once`: the whole answer is empty, below the high watermark.
+    fn note_nothing(&mut self, fetched: &FetchedPartition, answer: &Struct<'_>, now: i64) {
+        let below = int_or(answer, "highWatermark", -1);
+        let Some(each) = self.current(&fetched.at, fetched.generation) else {
+            return;
+        };
+        let is_short = each.need == Need::Fetch
+            && each.pending == 0
+            && each.position == fetched.position
+            && each.reached() == fetched.position
+            && each.reached() < below;
+        each.nothing = is_short.then(|| {
+            let known = each.nothing.unwrap_or(Nothing {
+                since: now,
+                count: 0,
+                below,
+            });
+            Nothing {
+                count: known.count.saturating_add(1),
+                below: known.below.min(below),
+                ..known
+            }
+        });
     }
 
     /// The source's log start offset has moved.

@@ -220,7 +220,7 @@ impl Core {
         if self.options.once {
             self.raise_targets(None);
         }
-        self.store_offsets(None, works);
+        self.store_offsets(None, works, now);
     }
 
     /// Whether a broker is asked about groups before records. With `once` they say how far the partitions are to be copied.
@@ -447,7 +447,7 @@ impl Core {
             }
         }
         for at in &told {
-            self.store_offsets(Some(at), works);
+            self.store_offsets(Some(at), works, now);
         }
     }
 
@@ -532,7 +532,12 @@ impl Core {
     }
 
     /// Adds work for offsets that the copies have reached, and for those that the source does not have either: of one partition, or of all.
-    pub(super) fn store_offsets(&mut self, of: Option<&TopicPartition>, works: &mut Vec<Work>) {
+    pub(super) fn store_offsets(
+        &mut self,
+        of: Option<&TopicPartition>,
+        works: &mut Vec<Work>,
+        now: i64,
+    ) {
         let mut ready = Vec::new();
         let mut emptied = Vec::new();
         for (key, pending) in self.groups.pending.range_mut(keys_of(of)) {
@@ -546,7 +551,7 @@ impl Core {
                 let is_beyond = each
                     .high_watermark
                     .is_some_and(|(offset, at)| at > asked.at && offset < commit.offset);
-                each.reached() >= commit.offset || is_beyond
+                each.has_all_below(commit.offset, now) || is_beyond
             };
             while is_ready(&pending.commit, pending.asked) {
                 ready.push(pending.commit.clone());

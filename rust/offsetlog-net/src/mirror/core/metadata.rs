@@ -208,7 +208,7 @@ impl Core {
             }
         }
         self.confirm(works);
-        self.store_offsets(None, works);
+        self.store_offsets(None, works, now);
     }
 
     fn take_brokers(&mut self, answer: &Struct<'_>, now: i64) {

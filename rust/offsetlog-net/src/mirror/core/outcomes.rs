@@ -124,6 +124,7 @@ impl Core {
         }
         partition.failures = 0;
         partition.empties = None;
+        partition.nothing = None;
         partition.problem = None;
         partition.unexplained = 0;
         partition.bytes = partition.bytes.saturating_add(append.walked.bytes as u64);
@@ -143,7 +144,7 @@ impl Core {
         if once {
             self.raise_targets(Some(&append.at));
         }
-        self.store_offsets(Some(&append.at), works);
+        self.store_offsets(Some(&append.at), works, now);
     }
 
     /// Reports transactions that were open where a gap begins. How they ended at the source is not known here.

@@ -125,3 +125,38 @@ fn settings_that_were_not_told_for_a_while_are_those_of_the_source_afterwards() 
     let report = lock(&run.core).report();
     assert!(told(&report, EventKind::Settings).is_empty(), "{report:#?}");
 }
+
+#[test]
+fn offsets_above_an_end_that_compaction_removed_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    let partition = run.model.partition_of("orders", 0);
+    // A cleaner may leave nothing behind the last record, and the high watermark stays.
+    let last = partition.log.last_mut().unwrap();
+    last.is_there = false;
+    let end = partition.end();
+    let reached = partition.log[partition.log.len() - 1].base;
+    commit(&mut run, 0, end);
+    go_on(&mut run, 60_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!(report.partitions[0].log_end_offset, reached);
+    assert_eq!(stored(run, "readers", 0), Some(end));
+}
+
+#[test]
+fn offsets_above_records_that_come_late_wait_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    go_on(&mut run, 20_000, |_, _| true);
+    append(&mut run, 0);
+    let end = run.model.topics["orders"].partitions[0].end();
+    // Tiered storage that takes its time.
+    run.model.silent.insert("orders".to_owned());
+    commit(&mut run, 0, end);
+    go_on(&mut run, 5000, |_, _| true);
+    assert_eq!(lock(&run.core).report().committed_offsets, 0);
+    run.model.silent.clear();
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_same(&run, 0);
+    assert_eq!(stored(run, "readers", 0), Some(end));
+}
