@@ -37,7 +37,6 @@ use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;
 use fields::{bytes, int, int32, optional, structs, text};
 use group::{Group, JoinRequest, SyncRequest};
-use offsetlog::format::Uuid;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis;
 use offsetlog::{GroupsOptions, LogDir, Result};
@@ -274,11 +273,15 @@ impl Coordinator {
 }
 
 /// Seeds `offsets` with the dead cluster's groups: their committed offsets, and the generation of classic groups. Entries that `offsets`
-/// already has win.
+/// already has win, unless `topic_id` says that they are of an earlier topic of the name.
 ///
 /// # Errors
 /// Those of [`CommittedOffsets::seed`].
-pub fn seed(offsets: &mut CommittedOffsets, log_dir: &LogDir) -> Result<Vec<String>> {
+pub fn seed(
+    offsets: &mut CommittedOffsets,
+    log_dir: &LogDir,
+    topic_id: &TopicId,
+) -> Result<Vec<String>> {
     let (groups, mut warnings, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
     warnings.extend(unread.into_iter().map(|unread| {
         format!(
@@ -294,9 +297,9 @@ pub fn seed(offsets: &mut CommittedOffsets, log_dir: &LogDir) -> Result<Vec<Stri
             leader_epoch: it.leader_epoch,
             metadata: it.metadata,
             commit_timestamp: it.commit_timestamp,
-            topic_id: Uuid::ZERO,
+            topic_id: it.topic_id,
         });
-        offsets.seed(&group.group_id, commits)?;
+        offsets.seed(&group.group_id, commits, topic_id)?;
         if group.kind == "classic" {
             let protocol_type = group.protocol_type.unwrap_or_default();
             offsets.seed_group(&group.group_id, &protocol_type, group.epoch.unwrap_or(0));

@@ -210,6 +210,7 @@ mod tests {
             leader_epoch: None,
             metadata: String::new(),
             commit_timestamp: 0,
+            topic_id: offsetlog::format::Uuid::ZERO,
             log_end_offset: end,
             first_unread: first,
         }

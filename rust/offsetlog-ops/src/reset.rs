@@ -152,6 +152,7 @@ mod tests {
                 leader_epoch: Some(3),
                 metadata: "note".to_owned(),
                 commit_timestamp: 0,
+                topic_id: offsetlog::format::Uuid::ZERO,
                 log_end_offset: None,
                 first_unread: FirstUnread::Unknown,
             });

@@ -5,6 +5,7 @@
 mod record;
 mod replay;
 
+use super::TopicId;
 use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
 use offsetlog::format::name::{META_PROPERTIES, TOPIC_MAXIMUM_CHARACTERS};
@@ -51,6 +52,12 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// Whether it was committed for an earlier topic of its name than the one that is there.
+    pub(super) fn is_of_other(&self, topic_id: &TopicId) -> bool {
+        let known = topic_id(&self.topic, self.partition).unwrap_or(Uuid::ZERO);
+        !self.topic_id.is_zero() && !known.is_zero() && self.topic_id != known
+    }
+
     fn bytes(&self) -> u64 {
         ENTRY_BYTES + 2 * self.topic.len() as u64 + self.metadata.len() as u64
     }
@@ -263,18 +270,29 @@ impl CommittedOffsets {
         Ok(opened)
     }
 
-    /// Adds a dead cluster's commits. Entries of the log win, deletions too. Writes nothing.
+    /// Adds a dead cluster's commits. Entries of the log win, deletions too, except an entry of an earlier topic of the name, which no
+    /// client would get: `topic_id` says which topic is there. Writes nothing.
     ///
     /// # Errors
     /// `Limit` if the commits need more memory than allowed; the commits before it are added.
-    pub fn seed(&mut self, group: &str, commits: impl IntoIterator<Item = Commit>) -> Result<()> {
+    pub fn seed(
+        &mut self,
+        group: &str,
+        commits: impl IntoIterator<Item = Commit>,
+        topic_id: &TopicId,
+    ) -> Result<()> {
         for commit in commits {
             let key = (commit.topic.clone(), commit.partition);
             let stored = self.groups.get(group);
-            if stored.is_some_and(|it| it.offsets.contains_key(&key) || it.deleted.contains(&key)) {
+            let known = stored.and_then(|it| it.offsets.get(&key));
+            let is_known =
+                known.is_some_and(|it| !it.is_of_other(topic_id) || commit.is_of_other(topic_id));
+            if is_known || stored.is_some_and(|it| it.deleted.contains(&key)) {
                 continue;
             }
+            let replaced = known.map_or(0, Commit::bytes);
             let bytes = self.bytes.saturating_add(commit.bytes());
+            let bytes = bytes.saturating_sub(replaced);
             self.allow(bytes)?;
             self.bytes = bytes;
             let stored = self.groups.entry(group.to_owned()).or_default();

@@ -5,6 +5,7 @@ mod kills;
 
 use super::*;
 use offsetlog::{GroupsOptions, Log, ScanOptions};
+use std::sync::Arc;
 
 const GOLDEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -180,20 +181,70 @@ fn a_dead_clusters_offsets_yield_to_the_log_and_stay_deleted() {
         commit("top", 2, 1),
     ];
     let mut offsets = CommittedOffsets::open(folder.path(), &options()).unwrap();
-    offsets.seed("group", seeds.clone()).unwrap();
+    offsets.seed("group", seeds.clone(), &unknown()).unwrap();
     offsets.store("group", &[commit("top", 0, 9)]).unwrap();
     offsets.remove("group", &[("top".to_owned(), 1)]).unwrap();
-    offsets.seed("gone", [commit("top", 0, 1)]).unwrap();
+    offsets
+        .seed("gone", [commit("top", 0, 1)], &unknown())
+        .unwrap();
     offsets.remove_group("gone").unwrap();
     drop(offsets);
     let mut offsets = CommittedOffsets::open(folder.path(), &options()).unwrap();
-    offsets.seed("group", seeds).unwrap();
-    offsets.seed("gone", [commit("top", 0, 1)]).unwrap();
+    offsets.seed("group", seeds, &unknown()).unwrap();
+    offsets
+        .seed("gone", [commit("top", 0, 1)], &unknown())
+        .unwrap();
     let found: Vec<_> = offsets
         .all()
         .map(|(group, it)| (group, it.partition, it.offset))
         .collect();
     assert_eq!(found, [("group", 0, 9), ("group", 2, 1)]);
+}
+
+/// No partition has a topic id.
+fn unknown() -> TopicId {
+    Arc::new(|_, _| Some(Uuid::ZERO))
+}
+
+#[test]
+fn an_entry_of_an_earlier_topic_of_the_name_does_not_hide_a_dead_clusters_offset() {
+    let folder = tempfile::tempdir().unwrap();
+    let [earlier, later] = [1, 2].map(|id| Uuid::from_bytes([id; 16]));
+    let of = |partition, offset, topic_id| Commit {
+        topic_id,
+        ..commit("top", partition, offset)
+    };
+    let mut offsets = CommittedOffsets::open(folder.path(), &options()).unwrap();
+    let own = [
+        of(0, 8, earlier),
+        of(1, 8, later),
+        of(2, 8, Uuid::ZERO),
+        of(3, 8, earlier),
+    ];
+    offsets.store("group", &own).unwrap();
+    let is_there: TopicId = Arc::new(move |_, _| Some(later));
+    let seeds = [
+        of(0, 120, later),
+        of(1, 120, later),
+        of(2, 120, later),
+        of(3, 120, earlier),
+        of(4, 120, Uuid::ZERO),
+    ];
+    let before = offsets.bytes();
+    offsets.seed("group", seeds.clone(), &is_there).unwrap();
+    let found = |offsets: &CommittedOffsets| {
+        let all = offsets.of("group").map(|it| it.offset);
+        all.collect::<Vec<i64>>()
+    };
+    assert_eq!(found(&offsets), [120, 8, 8, 8, 120]);
+    let grown = seeds[0].bytes() - own[0].bytes() + seeds[4].bytes();
+    assert_eq!(offsets.bytes(), before + grown);
+    // What clients commit now is of the topic that is there.
+    offsets.store("group", &[of(0, 121, later)]).unwrap();
+    offsets.close().unwrap();
+    let mut offsets = CommittedOffsets::open(folder.path(), &options()).unwrap();
+    offsets.seed("group", seeds, &is_there).unwrap();
+    assert_eq!(found(&offsets), [121, 8, 8, 8, 120]);
 }
 
 #[test]
@@ -218,7 +269,11 @@ fn a_deletion_outlives_compaction() {
     drop(offsets);
     let mut offsets = CommittedOffsets::open(folder.path(), &options()).unwrap();
     offsets
-        .seed("group", [commit("top", 0, 1), commit("top", 1, 1)])
+        .seed(
+            "group",
+            [commit("top", 0, 1), commit("top", 1, 1)],
+            &unknown(),
+        )
         .unwrap();
     let found: Vec<_> = offsets
         .all()

@@ -6,7 +6,6 @@ use super::committed_offsets::Commit;
 use super::error::Code;
 use super::fields::{int, int32, numbers, optional, structs, text};
 use super::group::{Group, GroupState};
-use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -227,9 +226,7 @@ impl State {
 
     /// Whether it was committed for an earlier topic of this name.
     fn is_of_other(&self, commit: &Commit) -> bool {
-        let known = (self.shared.options.topic_id)(&commit.topic, commit.partition);
-        let ids = [commit.topic_id, known.unwrap_or(Uuid::ZERO)];
-        ids.iter().all(|id| !id.is_zero()) && ids.first() != ids.last()
+        commit.is_of_other(&self.shared.options.topic_id)
     }
 
     pub(super) fn delete_offsets(&mut self, request: &Struct<'_>, now: i64) -> Struct<'static> {

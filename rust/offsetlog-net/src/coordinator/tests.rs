@@ -9,6 +9,7 @@ mod rules;
 
 use super::committed_offsets::CommittedOffsetsOptions;
 use super::*;
+use offsetlog::format::Uuid;
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::Value;

@@ -174,6 +174,8 @@ impl Store {
         let config = config.map(|pairs| settings(pairs, &mut ready.warnings));
         let known = self.numbers(name);
         if known.is_empty() {
+            // Those of an earlier copy, perhaps of another topic of the name.
+            self.forget_earlier(name, |_| true, &mut ready.warnings)?;
             let topic = NewTopic {
                 name,
                 partitions,
@@ -192,6 +194,8 @@ impl Store {
             if let Some(another) = self.check_ids(name, id, &known)? {
                 return Ok(TopicOutcome::Another(another));
             }
+            let is_new = |partition| !known.contains(&partition);
+            self.forget_earlier(name, is_new, &mut ready.warnings)?;
             ready.new = self.log_dir.add_partitions(name, partitions)?;
         }
         for partition in self.numbers(name) {
@@ -417,7 +421,7 @@ impl Store {
     /// # Errors
     /// Those of [`LogDir::delete_topic`] and [`CommittedOffsets::remove`].
     pub(crate) fn delete_topic(&mut self, name: &str) -> Result<()> {
-        self.forget_offsets(name)?;
+        self.forget_offsets(name, |_| true)?;
         if self.log_dir.topics().contains_key(name) {
             self.log_dir.delete_topic(name)?;
         }

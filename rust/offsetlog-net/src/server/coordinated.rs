@@ -28,7 +28,8 @@ impl Broker {
             Some(directory) => CommittedOffsets::open(directory, &how)?,
             None => CommittedOffsets::in_memory(&how),
         };
-        coordinator::seed(&mut offsets, self.log_dir())?;
+        let topic_id = self.topic_ids();
+        coordinator::seed(&mut offsets, self.log_dir(), &topic_id)?;
         let (id, host, port) = self.node();
         let options = CoordinatorOptions {
             node: Node {
@@ -36,7 +37,7 @@ impl Broker {
                 host: host.to_owned(),
                 port: i32::from(port),
             },
-            topic_id: self.topic_ids(),
+            topic_id,
             is_told: self.told_epochs(),
             ..bounds_of(self.options.broker_settings.as_ref())
         };

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::log::MetadataImage;
 use crate::step_progress::{PartitionProgress, Steps};
 use behind::Wanted;
+use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
 use share::ShareReplay;
@@ -124,6 +125,9 @@ pub struct GroupOffset {
     pub metadata: String,
     /// When it was committed, in ms since 1970.
     pub commit_timestamp: i64,
+    /// Id of the topic that it was committed for, which may be an earlier one of its name; zero if the record does not have it, as
+    /// before Kafka 4.1.
+    pub topic_id: Uuid,
     /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
     pub log_end_offset: Option<i64>,
     /// The first record that the group has not read.

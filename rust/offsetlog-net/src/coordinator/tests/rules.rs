@@ -145,7 +145,8 @@ fn a_dead_clusters_groups_go_on() {
     let paths = [format!("{GOLDEN}/log-dir-1"), format!("{GOLDEN}/log-dir-2")];
     let log_dir = LogDir::open(&paths, &OpenOptions::default()).unwrap();
     let mut offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
-    let warnings = seed(&mut offsets, &log_dir).unwrap();
+    let options = CoordinatorOptions::default();
+    let warnings = seed(&mut offsets, &log_dir, &options.topic_id).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     let coordinator = Coordinator::new(CoordinatorOptions::default(), offsets, 0, || ());
     let (groups, ..) = log_dir.groups(&GroupsOptions::without_lag()).unwrap();

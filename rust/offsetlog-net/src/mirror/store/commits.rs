@@ -61,8 +61,9 @@ impl Store {
                 .filter(|commit| {
                     let known = log.get(group, &commit.topic, commit.partition);
                     !known.is_some_and(|known| {
-                        (known.offset, known.leader_epoch, &known.metadata)
-                            == (commit.offset, commit.leader_epoch, &commit.metadata)
+                        // An equal offset of an earlier topic of the name is another one.
+                        let of = |it: &Commit| (it.offset, it.leader_epoch, it.topic_id);
+                        of(known) == of(commit) && known.metadata == commit.metadata
                     })
                 })
                 .collect();
@@ -103,11 +104,33 @@ impl Store {
         CommittedOffsets::open_in(&self.log_dir, &options)
     }
 
-    /// Deletes the groups' offsets in a topic, durably, if the directory has a log of committed offsets of its own.
+    /// Deletes the groups' offsets in partitions that are about to be made: those of an earlier copy, or of an earlier topic of the name. If
+    /// the log of committed offsets cannot be opened, that does not keep the topic from being copied.
+    ///
+    /// # Errors
+    /// Those of [`CommittedOffsets::remove`] that concern the disk.
+    pub(super) fn forget_earlier(
+        &mut self,
+        topic: &str,
+        of: impl Fn(i32) -> bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        match self.forget_offsets(topic, of) {
+            Err(error) if is_of_topic(error.kind()) => {
+                warnings.push(format!(
+                    "what groups have committed in an earlier copy of topic {topic} stays here: {error}"
+                ));
+                Ok(())
+            }
+            forgotten => forgotten,
+        }
+    }
+
+    /// Deletes the groups' offsets in these partitions of a topic, durably, if the directory has a log of committed offsets of its own.
     ///
     /// # Errors
     /// Those of [`CommittedOffsets::remove`].
-    pub(super) fn forget_offsets(&mut self, topic: &str) -> Result<()> {
+    pub(super) fn forget_offsets(&mut self, topic: &str, of: impl Fn(i32) -> bool) -> Result<()> {
         if !self.note.as_ref().is_some_and(|note| note.owns_offsets) {
             return Ok(());
         }
@@ -116,9 +139,16 @@ impl Store {
             None => self.open_commits()?,
         };
         let mut partitions: BTreeMap<String, Vec<(String, i32)>> = BTreeMap::new();
-        for (group, commit) in log.all().filter(|(_, commit)| commit.topic == topic) {
+        let found = log
+            .all()
+            .filter(|(_, commit)| commit.topic == topic && of(commit.partition));
+        for (group, commit) in found {
             let of_group = partitions.entry(group.to_owned()).or_default();
             of_group.push((commit.topic.clone(), commit.partition));
+        }
+        if partitions.is_empty() {
+            self.commits = Some(log);
+            return Ok(());
         }
         self.syncs.dirty();
         for (group, partitions) in partitions {

@@ -1,12 +1,13 @@
 //! Tests of topics that disappear, return, are recreated, or grow while they are created.
 
-use super::cases::{append, assert_same, go_on, told};
+use super::cases::{again, append, assert_same, commit, finished, go_on, once, told};
 use super::{Node, Run, lock, log_bytes, topic_id};
 use crate::mirror::core::Core;
 use crate::mirror::report::EventKind;
-use crate::mirror::store::ReadyTopic;
+use crate::mirror::store::{ReadyTopic, Store};
 use crate::mirror::work::Work;
 use offsetlog::format::Uuid;
+use offsetlog::{GroupsOptions, LogDir, OpenOptions};
 use std::sync::Mutex;
 
 #[test]
@@ -259,4 +260,78 @@ fn an_answer_for_a_deleted_topic_does_not_fit_a_partition_that_does_not_open() {
     core.topic_ready("orders", id, ready, run.now);
     let generations = core.partitions.values().map(|each| each.generation);
     assert!(generations.min().is_some_and(|lowest| lowest >= 5));
+}
+
+/// What the directory has of group `readers`: partition, offset and topic id.
+fn offsets(run: &Run) -> Vec<(i32, i64, Uuid)> {
+    let log_dir = LogDir::open(&[&run.folder], &OpenOptions::default()).unwrap();
+    let (groups, ..) = log_dir.groups(&GroupsOptions::default()).unwrap();
+    let of = groups.into_iter().flat_map(|group| group.offsets);
+    of.map(|it| (it.partition, it.offset, it.topic_id))
+        .collect()
+}
+
+#[test]
+fn offsets_of_a_topic_whose_copy_was_moved_away_are_not_those_of_the_next_one() {
+    for number in [None, Some(0)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = once(folder.path());
+        append(&mut run, 0);
+        append(&mut run, 1);
+        for number in 0..2 {
+            commit(&mut run, number, 3);
+        }
+        assert!(finished(&mut run, 20_000).is_complete);
+        let first = run.model.topics["orders"].id;
+        assert_eq!(offsets(&run), [(0, 3, first), (1, 3, first)]);
+        // The source deletes the topic with what groups have committed in it, and another one gets its name.
+        run.model.make("orders", 2);
+        run.model.commits.clear();
+        append(&mut run, 0);
+        append(&mut run, 1);
+        let later = run.model.topics["orders"].id;
+        if let Some(number) = number {
+            commit(&mut run, number, 3);
+        }
+        run.store.take().unwrap().close().unwrap();
+        for number in 0..2 {
+            let name = format!("orders-{number}");
+            std::fs::rename(run.folder.join(&name), folder.path().join(&name)).unwrap();
+        }
+        let opened = Store::open(&run.folder, &run.options, &OpenOptions::default());
+        run.store = Some(opened.unwrap());
+        again(&mut run);
+        let report = finished(&mut run, 20_000);
+        assert!(report.is_complete, "{report:#?}");
+        assert_same(&run, 0);
+        let wanted: Vec<_> = number
+            .map(|number| (number, 3, later))
+            .into_iter()
+            .collect();
+        assert_eq!(offsets(&run), wanted);
+    }
+}
+
+#[test]
+fn offsets_in_a_partition_whose_copy_was_moved_away_wait_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    append(&mut run, 1);
+    for number in 0..2 {
+        commit(&mut run, number, 3);
+    }
+    assert!(finished(&mut run, 20_000).is_complete);
+    let id = run.model.topics["orders"].id;
+    run.store.take().unwrap().close().unwrap();
+    std::fs::rename(run.folder.join("orders-1"), folder.path().join("orders-1")).unwrap();
+    let opened = Store::open(&run.folder, &run.options, &OpenOptions::default());
+    run.store = Some(opened.unwrap());
+    again(&mut run);
+    // Its partitions are made, and nothing is fetched.
+    go_on(&mut run, 10_000, |_, node| node == Node::Any);
+    assert!(run.folder.join("orders-1").exists());
+    assert_eq!(offsets(&run), [(0, 3, id)]);
+    assert!(finished(&mut run, 20_000).is_complete);
+    assert_eq!(offsets(&run), [(0, 3, id), (1, 3, id)]);
 }

@@ -4,6 +4,7 @@ use super::{FirstUnread, Group, GroupMember, GroupOffset, GroupState};
 use crate::error::Result;
 use crate::log::Log;
 use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
+use offsetlog_format::Uuid;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord, decode_assignment};
 use offsetlog_format::message::{Struct, Value};
@@ -308,6 +309,10 @@ fn committed((_, topic, partition): &OffsetKey, value: &Struct<'_>) -> GroupOffs
         leader_epoch: Some(int(value, "leaderEpoch")).filter(|epoch| *epoch >= 0),
         metadata: text(value, "metadata"),
         commit_timestamp: long(value, "commitTimestamp").unwrap_or(-1),
+        topic_id: value
+            .get("topicId")
+            .and_then(Value::as_uuid)
+            .unwrap_or(Uuid::ZERO),
         log_end_offset: None,
         first_unread: FirstUnread::Unknown,
     }

@@ -3,6 +3,7 @@
 use super::{FirstUnread, Group, GroupMember, GroupOffset, GroupState};
 use crate::error::Result;
 use crate::log_dir::LogDir;
+use offsetlog_format::Uuid;
 use std::collections::BTreeMap;
 
 const KIND: &str = "zookeeper";
@@ -39,6 +40,7 @@ impl LogDir {
                 leader_epoch: None,
                 metadata: String::new(),
                 commit_timestamp: each.timestamp,
+                topic_id: Uuid::ZERO,
                 log_end_offset: None,
                 first_unread: FirstUnread::Unknown,
             });
