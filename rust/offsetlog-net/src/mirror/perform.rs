@@ -82,10 +82,9 @@ fn do_one(
             }
         }
         Work::Commits(commits) => {
-            let refused = store.commit(&commits)?;
-            let mut core = lock(core);
-            core.committed(commits);
-            core.commits_refused(refused);
+            let commits = lock(core).still_ready(commits, now);
+            let outcome = store.commit(&commits)?;
+            lock(core).committed(outcome);
         }
         work => return do_of_partition(core, store, work, bytes, now, more),
     }

@@ -3,6 +3,8 @@
 mod commits;
 mod syncs;
 
+pub(crate) use commits::CommitOutcome;
+
 use super::batches::runs;
 use super::error::MirrorError;
 use super::note::Note;

@@ -20,6 +20,14 @@ pub(crate) struct GroupCommit {
     pub(crate) metadata: String,
 }
 
+/// A committed offset whose records the copy has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReadyCommit {
+    pub(crate) commit: GroupCommit,
+    /// The topic that it belongs to; zero if the source has no ids.
+    pub(crate) topic_id: Uuid,
+}
+
 /// What is to be done on the disk.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -81,7 +89,7 @@ pub(crate) enum Work {
         name: String,
     },
     /// Store committed offsets.
-    Commits(Vec<GroupCommit>),
+    Commits(Vec<ReadyCommit>),
 }
 
 /// Batches to append.

@@ -5,6 +5,7 @@
 
 mod coordinators;
 mod ending;
+mod storing;
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
 use super::{Asked, Core, Request, TopicState, Versions, version_of};
@@ -27,11 +28,6 @@ const SEVERAL_GROUPS: i16 = 8;
 const GROUPS_AT_ONCE: usize = 50;
 /// Most groups that are known: more are left out, and reported.
 const GROUPS_MAX: usize = 100_000;
-/// Up to this many waiting offsets are all looked through whenever records have arrived.
-const WALKED_ALWAYS: usize = 1000;
-/// Milliseconds before more of them are looked through again.
-const WALK_MS: i64 = 200;
-
 /// Milliseconds that a broker is asked about groups before it is asked for records again.
 const TURN_MS: i64 = 200;
 
@@ -91,6 +87,8 @@ pub(in crate::mirror) struct GroupOffsets {
     told: BTreeSet<String>,
     /// Groups that a broker listed without returning their offsets, with that broker.
     untold: BTreeMap<String, i32>,
+    /// Offsets that the directory did not take.
+    refused: BTreeSet<WaitingKey>,
     /// Brokers that cannot be asked about groups.
     deaf: BTreeSet<i32>,
     /// Brokers that answered the last request for their groups with an error.
@@ -111,6 +109,7 @@ impl GroupOffsets {
             groups: BTreeSet::new(),
             told: BTreeSet::new(),
             untold: BTreeMap::new(),
+            refused: BTreeSet::new(),
             deaf: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             coordinators: Coordinators::default(),
@@ -122,6 +121,7 @@ impl GroupOffsets {
     pub(super) fn forget(&mut self, topic: &str, now: i64) {
         self.pending.retain(|(at, _), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
+        self.refused.retain(|(at, _)| at.topic != topic);
         for broker in self.brokers.values_mut() {
             broker.begin_anew();
             broker.is_stale = broker.is_asked;
@@ -197,7 +197,10 @@ impl GroupOffsets {
 
     /// Whether offsets of groups are missing that the source has.
     pub(super) fn has_missing(&self) -> bool {
-        !self.untold.is_empty() || !self.deaf.is_empty() || !self.unlisted.is_empty()
+        !self.untold.is_empty()
+            || !self.refused.is_empty()
+            || !self.deaf.is_empty()
+            || !self.unlisted.is_empty()
     }
 
     /// The broker is asked for something else.
@@ -209,20 +212,6 @@ impl GroupOffsets {
 }
 
 impl Core {
-    /// Looks through all offsets that wait for their records, unless they are many and that was done just now.
-    pub(super) fn walk_offsets(&mut self, works: &mut Vec<Work>, now: i64) {
-        if self.groups.pending.len() > WALKED_ALWAYS {
-            if now < self.groups.walk_at {
-                return;
-            }
-            self.groups.walk_at = now.saturating_add(WALK_MS);
-        }
-        if self.options.once {
-            self.raise_targets(None);
-        }
-        self.store_offsets(None, works, now);
-    }
-
     /// Whether a broker is asked about groups before records. With `once` they say how far the partitions are to be copied.
     pub(super) fn groups_come_first(&self, id: i32, now: i64) -> bool {
         let once = self.options.once;
@@ -494,100 +483,6 @@ impl Core {
                 told.insert(commit.at.clone());
                 self.take_commit(commit, now);
             }
-        }
-    }
-
-    fn take_commit(&mut self, commit: GroupCommit, now: i64) {
-        let is_taken = self.options.takes(&commit.at.topic, false);
-        if !is_taken {
-            return;
-        }
-        let key = (commit.at.clone(), commit.group.clone());
-        let asked = AskedOffset {
-            at: now,
-            look: self.look + 1,
-        };
-        if let Some(pending) = self.groups.pending.get_mut(&key) {
-            if pending.commit == commit {
-                pending.later = None;
-            } else {
-                pending.later = Some((commit, asked));
-            }
-            return;
-        }
-        let stored = (commit.group.clone(), commit.at.clone());
-        if self.groups.stored.get(&stored) == Some(&commit) {
-            return;
-        }
-        if self.groups.groups.len() < GROUPS_MAX {
-            self.groups.groups.insert(commit.group.clone());
-        }
-        let pending = Pending {
-            commit,
-            asked,
-            later: None,
-        };
-        self.groups.pending.insert(key, pending);
-        self.hurry_metadata(now);
-    }
-
-    /// Adds work for offsets that the copies have reached, and for those that the source does not have either: of one partition, or of all.
-    pub(super) fn store_offsets(
-        &mut self,
-        of: Option<&TopicPartition>,
-        works: &mut Vec<Work>,
-        now: i64,
-    ) {
-        let mut ready = Vec::new();
-        let mut emptied = Vec::new();
-        for (key, pending) in self.groups.pending.range_mut(keys_of(of)) {
-            let is_ready = |commit: &GroupCommit, asked: AskedOffset| {
-                let is_same = self.topics.get(&commit.at.topic).is_some_and(|topic| {
-                    topic.state == TopicState::Ready && topic.seen >= asked.look
-                });
-                let Some(each) = self.partitions.get(&commit.at).filter(|_| is_same) else {
-                    return false;
-                };
-                let is_beyond = each
-                    .high_watermark
-                    .is_some_and(|(offset, at)| at > asked.at && offset < commit.offset);
-                each.has_all_below(commit.offset, now) || is_beyond
-            };
-            while is_ready(&pending.commit, pending.asked) {
-                ready.push(pending.commit.clone());
-                let Some((later, asked)) = pending.later.take() else {
-                    emptied.push(key.clone());
-                    break;
-                };
-                pending.commit = later;
-                pending.asked = asked;
-            }
-        }
-        for key in emptied {
-            self.groups.pending.remove(&key);
-        }
-        if !ready.is_empty() {
-            works.push(Work::Commits(ready));
-        }
-    }
-
-    /// Offsets of groups that could not be stored.
-    pub(crate) fn commits_refused(&mut self, refused: Vec<(String, String)>) {
-        for (group, reason) in refused {
-            self.is_partial = true;
-            self.tell_group(
-                &group,
-                format!("offsets of group {group} are not stored: {reason}"),
-            );
-        }
-    }
-
-    /// Offsets are on the disk.
-    pub(crate) fn committed(&mut self, commits: Vec<GroupCommit>) {
-        self.groups.count = self.groups.count.saturating_add(commits.len() as u64);
-        for commit in commits {
-            let key = (commit.group.clone(), commit.at.clone());
-            self.groups.stored.insert(key, commit);
         }
     }
 }

@@ -7,31 +7,54 @@ use crate::coordinator::committed_offsets::{
 use crate::mirror::work::GroupCommit;
 use offsetlog::format::Uuid;
 use offsetlog::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Commits that are stored at once.
 const COMMITS_AT_ONCE: usize = 1000;
 /// Bytes of them.
 const COMMIT_BYTES_AT_ONCE: usize = 256 << 10;
 
+/// What became of committed offsets.
+#[derive(Debug, Default)]
+pub(crate) struct CommitOutcome {
+    /// How many were written.
+    pub(crate) written: u64,
+    /// Those that are in the log, which may have had them already.
+    pub(crate) stored: Vec<GroupCommit>,
+    /// Those that were refused, and why.
+    pub(crate) refused: Vec<(GroupCommit, String)>,
+}
+
+impl CommitOutcome {
+    fn refuse(&mut self, commit: &GroupCommit, error: &Error) {
+        self.refused.push((commit.clone(), error.to_string()));
+    }
+}
+
 impl Store {
-    /// Stores committed offsets, after everything that was appended before is durable. Returns the groups whose offsets are refused, and why.
+    /// Stores committed offsets, after everything that was appended before is durable. Of several of a group in one partition the last one
+    /// counts.
     ///
     /// # Errors
     /// Those of [`CommittedOffsets::store`] that concern the disk.
-    pub(crate) fn commit(&mut self, commits: &[GroupCommit]) -> Result<Vec<(String, String)>> {
+    pub(crate) fn commit(&mut self, commits: &[GroupCommit]) -> Result<CommitOutcome> {
+        let mut outcome = CommitOutcome::default();
+        if commits.is_empty() {
+            return Ok(outcome);
+        }
         self.flush()?;
-        let mut refused = Vec::new();
-        let mut by_group: BTreeMap<&str, Vec<Commit>> = BTreeMap::new();
-        for commit in commits {
+        let last = commits.iter().map(|it| ((it.group.as_str(), &it.at), it));
+        let last: BTreeMap<_, &GroupCommit> = last.collect();
+        let mut by_group: BTreeMap<&str, Vec<(&GroupCommit, Commit)>> = BTreeMap::new();
+        for commit in last.into_values() {
             let topic_id = match self.topic_id_of(commit) {
                 Err(error) if is_of_topic(error.kind()) => {
-                    refused.push((commit.group.clone(), error.to_string()));
+                    outcome.refuse(commit, &error);
                     continue;
                 }
                 found => found?,
             };
-            by_group.entry(&commit.group).or_default().push(Commit {
+            let stored = Commit {
                 topic: commit.at.topic.clone(),
                 partition: commit.at.partition,
                 offset: commit.offset,
@@ -39,16 +62,21 @@ impl Store {
                 metadata: commit.metadata.clone(),
                 commit_timestamp: (self.open.clock)(),
                 topic_id: topic_id.unwrap_or(Uuid::from_bytes([0; 16])),
-            });
+            };
+            by_group
+                .entry(&commit.group)
+                .or_default()
+                .push((commit, stored));
         }
         let mut log = match self.commits.take() {
             Some(log) => log,
             None => match self.open_commits() {
                 Ok(log) => log,
                 Err(error) if is_of_topic(error.kind()) => {
-                    let groups = by_group.into_keys();
-                    refused.extend(groups.map(|group| (group.to_owned(), error.to_string())));
-                    return Ok(refused);
+                    for (commit, _) in by_group.values().flatten() {
+                        outcome.refuse(commit, &error);
+                    }
+                    return Ok(outcome);
                 }
                 Err(error) => return Err(error),
             },
@@ -56,28 +84,37 @@ impl Store {
         self.syncs.dirty();
         for (group, commits) in by_group {
             // Offsets that the log already has are not written again.
-            let news: Vec<Commit> = commits
-                .into_iter()
-                .filter(|commit| {
-                    let known = log.get(group, &commit.topic, commit.partition);
-                    !known.is_some_and(|known| {
-                        // An equal offset of an earlier topic of the name is another one.
-                        let of = |it: &Commit| (it.offset, it.leader_epoch, it.topic_id);
-                        of(known) == of(commit) && known.metadata == commit.metadata
-                    })
+            let is_known = |commit: &Commit| {
+                let known = log.get(group, &commit.topic, commit.partition);
+                known.is_some_and(|known| {
+                    // An equal offset of an earlier topic of the name is another one.
+                    let of = |it: &Commit| (it.offset, it.leader_epoch, it.topic_id);
+                    of(known) == of(commit) && known.metadata == commit.metadata
                 })
-                .collect();
+            };
+            let (known, news): (Vec<_>, Vec<_>) = commits
+                .into_iter()
+                .partition(|(_, commit)| is_known(commit));
+            outcome
+                .stored
+                .extend(known.into_iter().map(|(commit, _)| commit.clone()));
+            let (mut asked, news): (VecDeque<&GroupCommit>, Vec<Commit>) = news.into_iter().unzip();
             for part in parts(group, &news) {
+                let asked = asked.drain(..part.len());
                 match log.store(group, part) {
                     Err(error) if is_of_topic(error.kind()) => {
-                        refused.push((group.to_owned(), error.to_string()));
+                        asked.for_each(|commit| outcome.refuse(commit, &error));
                     }
-                    stored => stored?,
+                    stored => {
+                        stored?;
+                        outcome.written = outcome.written.saturating_add(part.len() as u64);
+                        outcome.stored.extend(asked.cloned());
+                    }
                 }
             }
         }
         self.commits = Some(log);
-        Ok(refused)
+        Ok(outcome)
     }
 
     fn topic_id_of(&self, commit: &GroupCommit) -> Result<Option<Uuid>> {

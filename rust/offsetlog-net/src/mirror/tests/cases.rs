@@ -417,10 +417,19 @@ fn of_group(count: i32, metadata: usize) -> Vec<GroupCommit> {
 fn much_metadata_is_stored_and_too_much_is_a_problem_of_its_group() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = opened(folder.path(), &[]);
-    assert!(store.commit(&of_group(600, 4096)).unwrap().is_empty());
-    let refused = store.commit(&of_group(1, 40_000)).unwrap();
-    assert_eq!(refused.len(), 1);
-    assert!(store.commit(&of_group(3, 1)).unwrap().is_empty());
+    let outcome = |store: &mut Store, commits: &[GroupCommit]| {
+        let outcome = store.commit(commits).unwrap();
+        (outcome.written, outcome.stored.len(), outcome.refused.len())
+    };
+    assert_eq!(outcome(&mut store, &of_group(600, 4096)), (600, 600, 0));
+    assert_eq!(outcome(&mut store, &of_group(1, 40_000)), (0, 0, 1));
+    assert_eq!(outcome(&mut store, &of_group(3, 1)), (3, 3, 0));
+    // What is there is not written again, and the last one of a partition counts.
+    let mut several = of_group(3, 1);
+    several.extend(of_group(2, 2));
+    several.extend(of_group(1, 1));
+    assert_eq!(outcome(&mut store, &several), (1, 3, 0));
+    assert_eq!(outcome(&mut store, &of_group(1, 1)), (0, 1, 0));
     store.close().unwrap();
 }
 
@@ -432,12 +441,12 @@ fn committed_offsets_are_the_sources_or_the_mirrors_and_never_both() {
     store.topic("__consumer_offsets", id, 3, None).unwrap();
     store.close().unwrap();
     let mut store = opened(folder.path(), &[]);
-    let refused = store.commit(&of_group(1, 1)).unwrap();
+    let refused = store.commit(&of_group(1, 1)).unwrap().refused;
     assert!(refused[0].1.contains("the source's own"), "{refused:?}");
     store.close().unwrap();
     let other = tempfile::tempdir().unwrap();
     let mut store = opened(other.path(), &[]);
-    assert!(store.commit(&of_group(1, 1)).unwrap().is_empty());
+    assert!(store.commit(&of_group(1, 1)).unwrap().refused.is_empty());
     store.close().unwrap();
     let mut store = opened(other.path(), &["__consumer_offsets"]);
     let refused = store.topic("__consumer_offsets", id, 3, None).unwrap_err();

@@ -262,7 +262,7 @@ fn filled() -> World {
         }
         commits.extend(["readers", "others"].map(|group| commit(group, &at, 2)));
     }
-    assert!(store.commit(&commits).unwrap().is_empty());
+    assert!(store.commit(&commits).unwrap().refused.is_empty());
     store.close().unwrap();
     sim.world()
 }
@@ -430,6 +430,7 @@ fn a_sync_beside_appends_that_fails_is_told_and_nothing_counts_as_durable() {
             store
                 .commit(&[commit("readers", &orders, 3)])
                 .unwrap()
+                .refused
                 .is_empty()
         );
         store.flush().unwrap();

@@ -2,8 +2,12 @@
 
 use super::Run;
 use super::cases::{again, append, assert_same, commit, finished, go_on, once, stored, told};
-use crate::mirror::perform::lock;
+use crate::mirror::perform::{lock, perform};
 use crate::mirror::report::EventKind;
+use crate::mirror::store::CommitOutcome;
+use crate::mirror::work::{GroupCommit, ReadyCommit, Work};
+use offsetlog::TopicPartition;
+use offsetlog::format::Uuid;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -159,4 +163,76 @@ fn offsets_above_records_that_come_late_wait_for_them() {
     go_on(&mut run, 20_000, |_, _| true);
     assert_same(&run, 0);
     assert_eq!(stored(run, "readers", 0), Some(end));
+}
+
+#[test]
+fn committed_offsets_are_counted_when_they_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    commit(&mut run, 0, 3);
+    let report = finished(&mut run, HOUR_MS);
+    assert_eq!((report.committed_offsets, report.groups), (1, 1));
+    // It is there already.
+    again(&mut run);
+    let report = finished(&mut run, HOUR_MS);
+    assert_eq!((report.committed_offsets, report.groups), (0, 1));
+    commit(&mut run, 0, 4);
+    again(&mut run);
+    let report = finished(&mut run, HOUR_MS);
+    assert_eq!((report.committed_offsets, report.groups), (1, 1));
+}
+
+fn group_commit(partition: i32, offset: i64) -> GroupCommit {
+    GroupCommit {
+        group: "readers".to_owned(),
+        at: TopicPartition {
+            topic: "orders".to_owned(),
+            partition,
+        },
+        offset,
+        leader_epoch: None,
+        metadata: String::new(),
+    }
+}
+
+#[test]
+fn an_offset_that_the_directory_refuses_is_told_and_asked_for_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    go_on(&mut run, 20_000, |_, _| true);
+    commit(&mut run, 0, 3);
+    // As if the disk had answered so.
+    lock(&run.core).committed(CommitOutcome {
+        refused: vec![(group_commit(0, 3), "no room".to_owned())],
+        ..CommitOutcome::default()
+    });
+    let report = lock(&run.core).report();
+    assert_eq!((report.committed_offsets, report.groups), (0, 0));
+    assert!(!report.is_complete, "{report:#?}");
+    let warnings = told(&report, EventKind::Warning);
+    assert!(warnings[0].contains("not stored: no room"), "{warnings:?}");
+    go_on(&mut run, 20_000, |_, _| true);
+    let report = lock(&run.core).report();
+    assert_eq!((report.committed_offsets, report.groups), (1, 1));
+    assert!(report.is_complete, "{report:#?}");
+    assert_eq!(stored(run, "readers", 0), Some(3));
+}
+
+#[test]
+fn an_offset_that_waits_for_the_disk_is_not_one_of_the_topic_that_was_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    go_on(&mut run, 20_000, |_, _| true);
+    let id = run.model.topics["orders"].id;
+    let ready = |partition, topic_id| ReadyCommit {
+        commit: group_commit(partition, 3),
+        topic_id,
+    };
+    let other = Uuid::from_bytes([1; 16]);
+    let works = vec![Work::Commits(vec![ready(0, id), ready(1, other)])];
+    let store = run.store.as_mut().unwrap();
+    perform(&run.core, store, works, &[], run.now).unwrap();
+    assert_eq!(lock(&run.core).report().committed_offsets, 1);
+    assert_eq!(stored(run, "readers", 0), Some(3));
 }
