@@ -32,8 +32,8 @@ SAID: dict[str, str | None] = {
     "as of the log dir": None,
     "stored ones, for indexes": None,
     "those stored with the old one": None,
-    "the topics' own, from the metadata among the sources; retention that would delete at once, or that nobody knows, is set to -1 in a new "
-    "cluster, and told of elsewhere": None,
+    "the topics' own, from the metadata among the sources; without it Kafka's own for internal topics, and what is "
+    "unknown is told; retention that would delete at once, or that nobody knows, is set to -1 in a new cluster, and told of elsewhere": None,
     "the topics' own are copied from the source; DIR deletes nothing, but with `follow_deletes` what the source deleted, and compacts nothing": None,
     "given ones, else those stored with the old one": None,
     "`segment.bytes`, `segment.index.bytes`, `preallocate`": None,
