@@ -209,23 +209,33 @@ impl Partition {
         has_nothing || self.reached() >= offset
     }
 
+    /// The source answered a fetch from this offset on without an error.
+    pub(crate) fn answered(&mut self, position: i64, high_watermark: i64, once: bool, now: i64) {
+        if high_watermark >= 0 {
+            self.high_watermark = Some((high_watermark, now));
+            if once && self.target.is_none() {
+                self.target = Some(high_watermark);
+            }
+        }
+        if once {
+            self.answered_to = self.answered_to.max(Some(position));
+        }
+    }
+
     /// With `once`: whether the next fetch is from where it is to come, only to see that the source answers it.
     pub(crate) fn asks_at_its_end(&self) -> bool {
         self.target.is_some_and(|target| self.position >= target)
     }
 
-    /// With `once`: whether nothing but appends that are under way is left of it.
+    /// With `once`: whether appends that are under way reach where it is to come.
     pub(crate) fn has_its_end_pending(&self) -> bool {
-        self.pending > 0 && self.asks_at_its_end() && self.is_answered()
+        self.pending > 0 && self.asks_at_its_end()
     }
 
     /// With `once`: whether the copy came where it is to come, and the source answered a fetch from there on.
     pub(crate) fn is_at_its_end(&self) -> bool {
-        self.target.is_some_and(|target| self.reached() >= target) && self.is_answered()
-    }
-
-    fn is_answered(&self) -> bool {
-        self.target <= self.answered_to
+        self.target.is_some_and(|target| self.reached() >= target)
+            && self.target <= self.answered_to
     }
 
     /// Whether the copy holds no record.

@@ -45,7 +45,7 @@ impl Core {
             });
         }
         if self.options.once {
-            // The append that is under way brings all that is wanted: the broker would then wait for more.
+            // An append that is under way may bring all that is wanted: an error of the fetch behind it would void the append.
             wanted.retain(|at| {
                 self.partitions
                     .get(at)
@@ -268,15 +268,7 @@ impl Core {
             return;
         }
         let high_watermark = int_or(answer, "highWatermark", -1);
-        if high_watermark >= 0 {
-            partition.high_watermark = Some((high_watermark, now));
-            if once && partition.target.is_none() {
-                partition.target = Some(high_watermark);
-            }
-        }
-        if once {
-            partition.answered_to = partition.answered_to.max(Some(fetched.position));
-        }
+        partition.answered(fetched.position, high_watermark, once, now);
         let source_start = int_or(answer, "logStartOffset", -1);
         let start = (source_start >= 0).then_some(source_start);
         let records = answer
