@@ -132,7 +132,7 @@ T = 1_700_000_000_000
 
 def compacted(place: Path) -> Path:
     """Key `a` has a newer value, which compaction has kept."""
-    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "min.compaction.lag.ms": 0}
+    config: dict[str, str | float] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.01, "min.compaction.lag.ms": 0}
     with Log.open(place / "prices-0", "a", config=config) as log:
         log.append(b"v1", key=b"a", timestamp=T)
         log.append(b"x", key=b"b", timestamp=T + 10)

@@ -30,7 +30,11 @@ SAID = {
     "finds nothing to do": {"nothing"},
     "nothing to do: exit code 1": {"nothing", "exit 1"},
     "refused: the directory is not empty": {"refused: not empty"},
-    "what is there, record for record, is left; anything else is refused": {"nothing", "refused: something else"},
+    (
+        "what is there is left if it is the same, record for record, with producers and leader epochs that the cluster takes, the topic's id, "
+        "and nothing that a broker would recover; anything else is refused, with what to do. "
+        "In `bootstrap.checkpoint` what differs is corrected"
+    ): {"nothing", "refused: something else"},
     "goes on where each copy ends": {"goes on"},
     "appends again; a producer's sequence that was there is answered and not appended": {"again", "answered"},
     "kept offsets are refused; others are appended again": {"again", "offsets refused"},

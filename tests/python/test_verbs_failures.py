@@ -33,7 +33,8 @@ SAID = {
     "after a crash fewer partitions, each whole, and a folder `…-delete`; none after an error": "fewer partitions",
     "a log that recovering again begins anew": "recovers",
     "the directory under its old name or its new one: call it again; of several the first may be done": "either name",
-    "nothing; after a crash, and where nothing can be removed, a folder `…-delete` beside it": "new directory",
+    "nothing; after a crash, and where nothing can be removed, a folder `…-delete` beside it; if only the lines of the log dir's "
+    "checkpoints fail, the whole directory, and the error says so": "new directory",
     "whole partitions or none; no topic in a new cluster before all its records; after a crash, and where nothing can be removed, "
     "folders `…-delete`": "new directory",
     "whole batches up to some offset; call it again": "first batches",
