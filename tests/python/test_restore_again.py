@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import struct
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import metadata_records
 import pytest
@@ -155,3 +156,27 @@ def test_a_disk_that_comes_later(first: int, tmp_path: Path) -> None:
     whole = file.read_bytes()
     assert states_of(restore([*both, metadata], into, topics="g-epochs", new_cluster=True)) == {"there"}
     assert file.read_bytes() == whole
+
+
+def test_retention_of_an_earlier_disk_stays_in_the_file(tmp_path: Path) -> None:
+    """The second disk has only new records, and says nothing about how old those of the first one are."""
+    into = formatted(tmp_path / "new")
+    file = into / "bootstrap.checkpoint"
+    one, two = disks(tmp_path)
+    identity = (two / "g-epochs-1" / "partition.metadata").read_bytes()
+    shutil.rmtree(two / "g-epochs-1")
+    with Log.open(two / "g-epochs-1", "a") as log:
+        log.append(b"new", timestamp=time.time_ns() // 1_000_000)
+    (two / "g-epochs-1" / "partition.metadata").write_bytes(identity)
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"node.id=1\nprocess.roles=broker,controller\ncontroller.quorum.voters=1@localhost:9093\nlog.dirs={into}\n")
+    metadata = CLEAN / "metadata-dir"
+    how: dict[str, Any] = {"topics": "g-epochs", "new_cluster": True, "broker": properties}
+    restore([one, metadata], into, **how)
+    assert settings(file, "g-epochs")["retention.ms"] == b"-1"
+    report = restore([two, metadata], into, **how)
+    assert states_of(report) == {"restored"}
+    assert settings(file, "g-epochs")["retention.ms"] == b"-1"
+    assert ["an earlier restore set retention.ms=-1" in each.reason for each in report.remaining if each.about == "g-epochs"] == [True]
+    restore([two, metadata], into, keep_retention=True, **how)
+    assert "retention.ms" not in settings(file, "g-epochs")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
-from golden import DATA, named
+from golden import CLEAN_LOG_DIRS, DATA, named
 from restoring import SOURCES, formatted
 from writing import tree
 
@@ -203,3 +205,24 @@ def test_without_the_coordinators_state_nobody_knows(tmp_path: Path) -> None:
     report = restore(SOURCES, formatted(tmp_path / "new"), topics="g-txn", new_cluster=True, ends=ends)
     (commands,) = open_told(report).values()
     assert any("producers" in command for command in commands)
+
+
+def test_offsets_of_an_earlier_topic_of_the_name_are_not_behind_the_end(tmp_path: Path) -> None:
+    """A broker passes over them (KIP-848, version 4 of the value); to set them back would skip what the group has not read."""
+    source = tmp_path / "old"
+    source.mkdir()
+    shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", source)
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-0", source / "g-epochs-0")
+    lines = (source / "g-epochs-0" / "partition.metadata").read_text().split()
+    own = base64.urlsafe_b64decode(lines[-1] + "==")
+
+    def text(value: bytes) -> bytes:
+        return struct.pack(">h", len(value)) + value
+
+    with Log.open(source / "__consumer_offsets-0", "a") as log:
+        for group, topic_id in ((b"of-another", bytes(15) + b"\7"), (b"of-this", own), (b"of-none", bytes(16))):
+            key = struct.pack(">h", 1) + text(group) + text(b"g-epochs") + struct.pack(">i", 0)
+            value = struct.pack(">hqi", 4, 500, 0) + b"\1" + struct.pack(">q", 1_700_000_000_000) + b"\1\0\x10" + topic_id
+            log.append(value, key=key)
+    report = restore(source, formatted(tmp_path / "new"), new_cluster=True, dry_run=True)
+    assert set(groups_told(report)) == {"of-this", "of-none"}

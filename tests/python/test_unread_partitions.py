@@ -248,7 +248,7 @@ def test_verify_goes_on_behind_what_it_cannot_read(log_dir: Path) -> None:
 
 def test_what_a_folder_is() -> None:
     clean = DATA / "kafka-4.3.0" / "clean"
-    assert [folder_kind(path) for path in (clean, clean / "log-dir-1", clean / "log-dir-1" / "g-plain-0", DATA)] == [
+    assert [folder_kind(path) for path in (clean, clean / "log-dir-1", clean / "log-dir-1" / "g-plain-0", Path(__file__).parent)] == [
         "around_log_dirs",
         "log_dir",
         "partition",

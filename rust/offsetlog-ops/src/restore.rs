@@ -362,6 +362,12 @@ impl RestorePlan {
                 _ => topic.to_make.configs.clone(),
             };
             retention.judge(topic, &mut configs);
+            if let Some(known) = targets.configs_in_bootstrap(name)
+                && !how.keep_retention
+                && targets.has_others_in_bootstrap(topic)
+            {
+                retention.keep(name, &known, &mut configs);
+            }
             self.missing
                 .extend(topic.missing.iter().map(|number| TopicPartition {
                     topic: name.clone(),

@@ -258,6 +258,9 @@ impl Partition {
             (_, Some((high_watermark, _))) if high_watermark < target => format!(
                 "the source's high watermark was {target} when the mirror began, and is {high_watermark} now; the mirror waited and gave up"
             ),
+            (_, Some(_)) if self.reached() >= target => format!(
+                "all up to offset {target} is here, but the source did not answer a fetch from there on; the mirror waited and gave up"
+            ),
             (_, Some(_)) => format!(
                 "offsets {} to {target} did not come; the mirror waited and gave up",
                 self.end

@@ -197,7 +197,9 @@ impl Store {
                 return Ok(TopicOutcome::Another(another));
             }
             let is_new = |partition| !known.contains(&partition);
-            self.forget_earlier(name, is_new, &mut ready.warnings)?;
+            if (0..partitions).any(is_new) {
+                self.forget_earlier(name, is_new, &mut ready.warnings)?;
+            }
             ready.new = self.log_dir.add_partitions(name, partitions)?;
         }
         for partition in self.numbers(name) {

@@ -8,7 +8,7 @@ use crate::salvage::everything;
 use crate::shell::quoted;
 use offsetlog::format::internal_topic::{CoordinatorRecord, CoordinatorTopic};
 use offsetlog::format::message::Value;
-use offsetlog::format::{ControlType, FormatError, RecordView};
+use offsetlog::format::{ControlType, FormatError, RecordView, Uuid};
 use offsetlog::{ErrorKind, Log, Result, ScanOptions};
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,8 +17,11 @@ pub(super) const TOPIC: &str = "__consumer_offsets";
 /// A group, a topic and a partition.
 type Key = (String, String, i32);
 
-/// The offset of a record of `__consumer_offsets`, and the one that it commits.
-type Commit = (i64, i64);
+/// What a record commits: an offset, and the topic's id; zero where the record has none.
+type Committed = (i64, Uuid);
+
+/// The offset of a record of `__consumer_offsets`, and what it commits.
+type Commit = (i64, Committed);
 
 /// Names each such group, with the command that sets its offsets back. Reads what is to be restored of `__consumer_offsets`.
 ///
@@ -27,8 +30,11 @@ type Commit = (i64, i64);
 pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<String>)> {
     let is_restored = |each: &&PartitionToRestore| matches!(each.state, PartitionState::Planned);
     let restored = || plan.partitions.iter().filter(is_restored);
-    let ends: HashMap<(&str, i32), i64> = restored()
-        .filter_map(|each| Some(((each.topic.as_str(), each.partition), each.log_end_offset?)))
+    let ends: HashMap<(&str, i32), (i64, Option<Uuid>)> = restored()
+        .filter_map(|each| {
+            let end = (each.log_end_offset?, each.topic_id);
+            Some(((each.topic.as_str(), each.partition), end))
+        })
         .collect();
     let mut behind: BTreeMap<String, Vec<(String, i32, i64, i64)>> = BTreeMap::new();
     let mut warnings = Vec::new();
@@ -48,9 +54,13 @@ pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<
                 continue;
             }
         };
-        for ((group, topic, partition), committed) in found {
-            let end = ends.get(&(topic.as_str(), partition)).copied();
-            if let Some(end) = end.filter(|end| committed > *end) {
+        for ((group, topic, partition), (committed, of)) in found {
+            let Some((end, topic_id)) = ends.get(&(topic.as_str(), partition)).copied() else {
+                continue;
+            };
+            // A broker passes over what was committed in an earlier topic of the name.
+            let is_of_another = topic_id.is_some_and(|id| !of.is_zero() && of != id);
+            if committed > end && !is_of_another {
                 let of_group = behind.entry(group).or_default();
                 of_group.push((topic, partition, committed, end));
             }
@@ -85,7 +95,7 @@ fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {
 }
 
 /// The committed offsets of one partition of `__consumer_offsets` up to `stop`: of a transaction those that its marker commits.
-fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, i64>> {
+fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, Committed>> {
     // Each with the offset of its record: a marker does not bring back what was committed anew before it.
     let mut known: BTreeMap<Key, Commit> = BTreeMap::new();
     let mut pending: HashMap<i64, Vec<(Key, Commit)>> = HashMap::new();
@@ -126,7 +136,9 @@ fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, i64>> {
 }
 
 /// What a record commits, `None` as an offset where it takes it back; `None` for a record about something else.
-fn commit(record: &RecordView<'_>) -> std::result::Result<Option<(Key, Option<i64>)>, FormatError> {
+fn commit(
+    record: &RecordView<'_>,
+) -> std::result::Result<Option<(Key, Option<Committed>)>, FormatError> {
     let Some(key) = record.key else {
         return Ok(None);
     };
@@ -144,9 +156,10 @@ fn commit(record: &RecordView<'_>) -> std::result::Result<Option<(Key, Option<i6
     else {
         return Ok(None);
     };
-    let offset = known
-        .value
-        .as_ref()
-        .and_then(|(_, value)| value.get("offset")?.as_int());
+    let offset = known.value.as_ref().and_then(|(_, value)| {
+        let topic_id = value.get("topicId").and_then(Value::as_uuid);
+        let none = Uuid::from_bytes([0; 16]);
+        Some((value.get("offset")?.as_int()?, topic_id.unwrap_or(none)))
+    });
     Ok(Some(((group, topic, partition), offset)))
 }

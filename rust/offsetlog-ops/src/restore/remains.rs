@@ -144,6 +144,32 @@ impl Retention {
         }
     }
 
+    /// Keeps what an earlier restore set for partitions that this one does not look at: nobody knows here how old their records are.
+    pub(super) fn keep(
+        &mut self,
+        topic: &str,
+        known: &BTreeMap<String, String>,
+        configs: &mut BTreeMap<String, String>,
+    ) {
+        for setting in [RETENTION_MS, RETENTION_BYTES] {
+            let is_kept = |configs: &BTreeMap<String, String>| {
+                configs.get(setting).is_some_and(|value| value == "-1")
+            };
+            if !is_kept(known) || is_kept(configs) {
+                continue;
+            }
+            let change = match configs.insert(setting.to_owned(), "-1".to_owned()) {
+                Some(had) => format!("--add-config {}", quoted(&format!("{setting}={had}"))),
+                None => format!("--delete-config {setting}"),
+            };
+            let reason = format!(
+                "an earlier restore set {setting}=-1 for partitions that are not restored now, and it stays; when the records may go by it, \
+                 set it back"
+            );
+            self.note(topic, reason, alter(topic, &change));
+        }
+    }
+
     /// Records in remote storage are not restored, and the topic cannot continue to copy there.
     fn untier(&mut self, name: &str, configs: &mut BTreeMap<String, String>) {
         if configs.get("remote.storage.enable").map(String::as_str) != Some("true") {

@@ -340,7 +340,7 @@ impl Targets {
             let here = self.directory_ids(*node);
             let missing = absent_log_dirs(metadata, &registered, *node, &here);
             if !missing.is_empty() {
-                return Err(not_here(*node, &missing, "the cluster's metadata"));
+                return Err(not_here(*node, &missing));
             }
         }
         let slots: Vec<(Option<i32>, usize)> = own
@@ -486,10 +486,10 @@ impl Targets {
 }
 
 /// Says that a partition belongs into a log dir that is not among those given.
-fn not_here(node: i32, missing: &[Uuid], who: &str) -> String {
+fn not_here(node: i32, missing: &[Uuid]) -> String {
     let ids: Vec<String> = missing.iter().map(ToString::to_string).collect();
     format!(
-        "by {who} broker {node} has it, or may have it, in a log dir that is not here: give all log dirs of the broker, also that with \
+        "by the cluster's metadata broker {node} has it, or may have it, in a log dir that is not here: give all log dirs of the broker, also that with \
          directory.id {} in meta.properties; if it is gone for good, start the broker once without it",
         ids.join(", ")
     )

@@ -186,7 +186,13 @@ impl Core {
             self.failed(Node::Broker(broker), None, &format!("fetch: {name}"), now);
             return;
         }
-        let mut has_records = false;
+        let by_partition: BTreeMap<&TopicPartition, (usize, &FetchedPartition)> = asked
+            .iter()
+            .enumerate()
+            .map(|(slot, each)| (&each.at, (slot, each)))
+            .collect();
+        // A broker fills an answer in the order of the request: what comes before the first partition with records had all the room.
+        let mut first_full = usize::MAX;
         let mut found = Vec::new();
         for topic in structs(answer, "responses") {
             let name = match text(topic, "topic") {
@@ -205,22 +211,29 @@ impl Core {
                     partition: int32(partition, "partitionIndex"),
                 };
                 let records = partition.get("records").and_then(Value::as_bytes);
-                has_records |= records.is_some_and(|records| !records.is_empty());
+                if records.is_some_and(|records| !records.is_empty())
+                    && let Some((slot, _)) = by_partition.get(&at)
+                {
+                    first_full = first_full.min(*slot);
+                }
                 found.push((at, partition));
             }
         }
-        let by_partition: BTreeMap<&TopicPartition, &FetchedPartition> =
-            asked.iter().map(|each| (&each.at, each)).collect();
         for (at, partition) in found {
-            let fetched = by_partition.get(&at).copied();
+            let place = by_partition.get(&at).copied();
             // Nobody asked for this one, or it is twice in the answer.
-            let Some(fetched) =
-                fetched.and_then(|each| waiting.remove(&(&each.at, each.generation)))
-            else {
+            let Some((slot, fetched)) = place.and_then(|(slot, each)| {
+                Some((slot, waiting.remove(&(&each.at, each.generation))?))
+            }) else {
                 continue;
             };
             self.take_partition(broker, fetched, partition, bytes, now, works);
-            if !has_records {
+            let had_room = if self.options.once {
+                first_full == usize::MAX
+            } else {
+                slot < first_full
+            };
+            if had_room {
                 let is_alone = asked.len() == 1;
                 self.take_emptiness(broker, fetched, partition, is_alone, now);
             }
@@ -433,7 +446,7 @@ impl Core {
         self.tell(event.range(from, target).by(broker));
     }
 
-    /// Without `once`: the whole answer is empty, below the high watermark.
+    /// Without `once`: the answer has nothing of a partition, though there was room, below the high watermark.
     fn note_nothing(&mut self, fetched: &FetchedPartition, answer: &Struct<'_>, now: i64) {
         let below = int_or(answer, "highWatermark", -1);
         let Some(each) = self.current(&fetched.at, fetched.generation) else {

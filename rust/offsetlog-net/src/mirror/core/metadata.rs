@@ -408,9 +408,11 @@ impl Core {
                 each.retry_at = each.retry_at.min(now);
                 match each.need {
                     Need::Store => {}
-                    // Requests to the leader before are void. So are its batches that wait for the disk: those of the new one may come
-                    // there first.
-                    _ if each.is_asked || each.pending > 0 => each.restart(Need::Fetch),
+                    // Requests to the leader before are void. So are its batches that wait for the disk, if there is a new one: its own may
+                    // come there first.
+                    _ if each.is_asked || (each.pending > 0 && leader.is_some()) => {
+                        each.restart(Need::Fetch);
+                    }
                     Need::Confirm { .. } => each.restart(Need::Fetch),
                     _ => {}
                 }

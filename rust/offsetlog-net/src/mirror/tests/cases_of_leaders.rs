@@ -44,6 +44,34 @@ fn a_leader_that_is_back_is_followed_soon() {
 }
 
 #[test]
+fn batches_that_a_leader_sent_before_it_died_are_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = patient(folder.path());
+    let end = |run: &Run| lock(&run.core).report().partitions[0].log_end_offset;
+    let before = end(&run);
+    append(&mut run, 0);
+    let leader = Node::Broker(run.model.partition_of("orders", 0).leader);
+    let waits = |run: &Run| {
+        let mut all = run.arrived.iter().flat_map(|(_, works, _)| works);
+        all.any(|work| matches!(work, Work::Append(_)))
+    };
+    while !waits(&run) {
+        run.now += 100;
+        run.ask(leader);
+        run.answer(leader, false);
+    }
+    // They wait for the disk when a look shows that nobody leads.
+    run.model.partition_of("orders", 0).lead(-1);
+    run.now += HOUR_MS;
+    run.ask(Node::Any);
+    run.answer(Node::Any, false);
+    while !run.arrived.is_empty() {
+        run.work();
+    }
+    assert!(end(&run) > before);
+}
+
+#[test]
 fn looks_that_bring_nothing_new_go_to_another_broker() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = patient(folder.path());

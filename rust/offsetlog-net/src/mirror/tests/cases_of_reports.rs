@@ -148,6 +148,22 @@ fn offsets_above_an_end_that_compaction_removed_are_stored() {
 }
 
 #[test]
+fn offsets_above_an_end_that_compaction_removed_are_stored_beside_a_busy_partition() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    let partition = run.model.partition_of("orders", 0);
+    partition.log.last_mut().unwrap().is_there = false;
+    let (end, leader) = (partition.end(), partition.leader);
+    run.model.partition_of("orders", 1).lead(leader);
+    commit(&mut run, 0, end);
+    for _ in 0..400 {
+        append(&mut run, 1);
+        go_on(&mut run, 100, |_, _| true);
+    }
+    assert_eq!(stored(run, "readers", 0), Some(end));
+}
+
+#[test]
 fn offsets_above_records_that_come_late_wait_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = lasting(folder.path());

@@ -11,7 +11,7 @@ use super::super::bootstrap::{
 };
 use super::super::sources::SourceTopic;
 use super::super::{RestoreOptions, SourcePartition};
-use super::{Placed, Targets, not_here};
+use super::{Placed, Targets};
 use crate::places::{LogDirPlace, Places, is_there};
 use crate::words::brokers;
 use offsetlog::disk::IoCall;
@@ -86,6 +86,18 @@ impl Targets {
             .find_map(|file| file.partitions.get(&key))
     }
 
+    /// Whether a `bootstrap.checkpoint` has partitions of a topic that are not among the sources.
+    pub(crate) fn has_others_in_bootstrap(&mut self, topic: &SourceTopic) -> bool {
+        let id = self.topic_id(topic).to_bytes();
+        let known = self
+            .bootstraps
+            .iter()
+            .flat_map(|file| file.partitions.keys());
+        known
+            .filter(|(of, _)| *of == id)
+            .any(|(_, number)| !topic.partitions.contains_key(number))
+    }
+
     /// The settings that a topic has in a `bootstrap.checkpoint` already; `None` if no file has it.
     pub(crate) fn configs_in_bootstrap(&self, topic: &str) -> Option<BTreeMap<String, String>> {
         let mut files = self.bootstraps.iter();
@@ -111,7 +123,10 @@ impl Targets {
                 let replicas = self.assigned_beside(&known.nodes, topic, number, how)?;
                 for (node, directory) in known.nodes.iter().zip(&known.directories) {
                     if !self.directory_ids(*node).contains(directory) {
-                        return Err(not_here(*node, &[*directory], BOOTSTRAP_CHECKPOINT));
+                        return Err(format!(
+                            "{BOOTSTRAP_CHECKPOINT} has it on broker {node} in a log dir that is not here, with directory.id {directory} in \
+                             meta.properties: give that log dir; if it was formatted anew, format the metadata.log.dir anew too"
+                        ));
                     }
                 }
                 replicas
