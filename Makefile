@@ -75,7 +75,7 @@ bench-scale: .venv/installed .venv-bench/ready ## curves: how cost grows with si
 soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
 
-mutants: begin-proof .venv/installed build/oracle/oracle.jar ## plants one bug after the other: each must make a row of promises fail (an hour at most)
+mutants: begin-proof .venv/installed build/oracle/oracle.jar ## plants one bug after the other: each must make a row of promises fail (over two hours; .ci/mutants NAME ... for some)
 	$(say) ".ci/mutants"
 	@.ci/mutants
 
