@@ -21,7 +21,9 @@ def test_a_stream_continues(tmp_path: Path, name: str) -> None:
     found = json.loads(last_line(PROGRAM, folder=tmp_path))
     assert found == [[[[at // 2, f"in {at}"] for at in range(partition, records, 2)] for partition in range(2)] for records in (8, 14)]
     ((noted, last, is_published),) = [(note.name, note.sequence, note.is_published) for note in commits(place)]
-    assert (noted, last, is_published) == (f"query {stream_id(tmp_path)}", 3, True)
+    assert (noted, is_published) == (f"query {stream_id(tmp_path)}", True)
+    # PySpark 4.0 may cut the same records into more micro-batches.
+    assert (last or 0) >= 3
     assert not list(place.glob("*/offsetlog-staging"))
 
 
