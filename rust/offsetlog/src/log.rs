@@ -65,7 +65,7 @@ pub use scan::{
 pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;
-pub use state::lock_shared_files;
+pub use state::{keep_kafka_out, lock_shared_files};
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
     SegmentInfo, sequence_of,

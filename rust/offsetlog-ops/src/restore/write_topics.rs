@@ -5,10 +5,9 @@
 use super::RestorePlan;
 use super::bootstrap::{Bootstrap, has_started};
 use super::new_topic::NewTopic;
-use offsetlog::disk::{IoCall, Lock, LockKind};
+use offsetlog::disk::Lock;
 use offsetlog::format::metadata_record::producer_ids_record;
-use offsetlog::format::name::LOCK;
-use offsetlog::{Error, ErrorKind, OpenOptions, Result, lock_shared_files};
+use offsetlog::{Error, OpenOptions, Result, keep_kafka_out, lock_shared_files};
 use std::path::Path;
 
 impl RestorePlan {
@@ -62,17 +61,8 @@ pub(super) fn keep_controllers_out(
     options: &OpenOptions,
 ) -> Result<Vec<Lock>> {
     let disk = options.disk.as_ref();
-    let locked = files.iter().map(|file| {
-        let path = folder_of(&file.path).join(LOCK);
-        let lock = disk
-            .lock(&path, LockKind::Shared)
-            .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
-        lock.ok_or_else(|| {
-            let pid = disk.lock_holder(&path).ok().flatten().flatten();
-            Error::new(ErrorKind::Locked { pid }).at_path(&path)
-        })
-    });
-    locked.collect()
+    let folders = files.iter().map(|file| folder_of(&file.path));
+    folders.map(|folder| keep_kafka_out(disk, folder)).collect()
 }
 
 /// Locks these files against other restores, in the order of their paths: so no two wait for each other.

@@ -12,6 +12,7 @@ mod state_file;
 pub(in crate::log) use companion_files::{
     keep_topic_id, make_epochs_file, place_snapshot, write_epochs, write_snapshot,
 };
+pub use locks::keep_kafka_out;
 pub(in crate::log) use locks::lock;
 pub(crate) use locks::{lock_idle, lock_log_dir, lock_partition};
 pub(in crate::log) use log_dir_files::CHECKPOINT_INTERVAL_MS;

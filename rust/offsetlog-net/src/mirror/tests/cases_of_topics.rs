@@ -271,17 +271,23 @@ fn offsets(run: &Run) -> Vec<(i32, i64, Uuid)> {
         .collect()
 }
 
+/// Both partitions of the topic are copied, and what a group committed in each.
+fn copied_with_offsets(folder: &std::path::Path) -> Run {
+    let mut run = once(folder);
+    append(&mut run, 0);
+    append(&mut run, 1);
+    for number in 0..2 {
+        commit(&mut run, number, 3);
+    }
+    assert!(finished(&mut run, 20_000).is_complete);
+    run
+}
+
 #[test]
 fn offsets_of_a_topic_whose_copy_was_moved_away_are_not_those_of_the_next_one() {
     for number in [None, Some(0)] {
         let folder = tempfile::tempdir().unwrap();
-        let mut run = once(folder.path());
-        append(&mut run, 0);
-        append(&mut run, 1);
-        for number in 0..2 {
-            commit(&mut run, number, 3);
-        }
-        assert!(finished(&mut run, 20_000).is_complete);
+        let mut run = copied_with_offsets(folder.path());
         let first = run.model.topics["orders"].id;
         assert_eq!(offsets(&run), [(0, 3, first), (1, 3, first)]);
         // The source deletes the topic with what groups have committed in it, and another one gets its name.
@@ -315,13 +321,7 @@ fn offsets_of_a_topic_whose_copy_was_moved_away_are_not_those_of_the_next_one() 
 #[test]
 fn offsets_in_a_partition_whose_copy_was_moved_away_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut run = once(folder.path());
-    append(&mut run, 0);
-    append(&mut run, 1);
-    for number in 0..2 {
-        commit(&mut run, number, 3);
-    }
-    assert!(finished(&mut run, 20_000).is_complete);
+    let mut run = copied_with_offsets(folder.path());
     let id = run.model.topics["orders"].id;
     run.store.take().unwrap().close().unwrap();
     std::fs::rename(run.folder.join("orders-1"), folder.path().join("orders-1")).unwrap();

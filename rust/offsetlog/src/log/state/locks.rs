@@ -23,7 +23,25 @@ pub(in crate::log) fn lock(directory: &Directory, place: &PartitionState) -> Res
 /// Locks a log dir against brokers; fails if a broker runs on it. Other processes of ours may hold the lock too.
 pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
     forget_dead_writers(disk, log_dir)?;
-    let path = log_dir.join(LOCK);
+    keep_kafka_out(disk, log_dir)
+}
+
+/// Locks a folder as Kafka's processes lock theirs: while it is held, no broker and no controller starts there. Other processes of
+/// offsetlog may hold the lock too.
+///
+/// # Errors
+/// `Locked`: a broker or a controller runs there. `Io`.
+///
+/// ```no_run
+/// use offsetlog::{disk::RealDisk, keep_kafka_out};
+/// # fn main() -> Result<(), offsetlog::Error> {
+/// let lock = keep_kafka_out(&RealDisk, std::path::Path::new("/mnt/metadata"))?;
+/// lock.release();
+/// # Ok(())
+/// # }
+/// ```
+pub fn keep_kafka_out(disk: &dyn Disk, folder: &Path) -> Result<Lock> {
+    let path = folder.join(LOCK);
     let lock = disk
         .lock(&path, LockKind::Shared)
         .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
