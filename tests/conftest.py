@@ -31,6 +31,7 @@ NEEDS = {
     "python/test_publish_whereabouts.py": "pyspark",
     "python/test_publishing.py": "pyspark",
     "python/test_stream_identity.py": "pyspark",
+    "python/test_topics_of_one_name.py": "pyspark",
     "python/test_verbs_again.py": "pyspark",
     "python/test_verbs_beside.py": "pyspark",
     "python/test_verbs_damaged.py": "pyspark",

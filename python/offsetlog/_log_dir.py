@@ -372,7 +372,8 @@ class LogDir:
         Raises
         ------
         LogDirError
-            No folder holds this partition.
+            No folder holds this partition; or several do, with different topic ids, and no metadata among the folders has one of them:
+            a topic was deleted and created again, and a folder that was away meanwhile has the first.
 
         Examples
         --------
@@ -678,9 +679,9 @@ class LogDir:
         Damage in one partition hides no other: with ``on_corrupt="raise"`` a read returns the records before the damage and all
         records of the other partitions, and at its end raises :class:`UnreadPartitionsError`, whose ``failed`` has the error of
         each damaged partition and whose ``partial`` has what ``to_arrow``, ``to_polars``, ``to_pandas`` or ``count`` would have
-        returned. The same holds for a partition that cannot be opened because of its folder's contents; with ``"skip"`` and
-        ``"stop"`` the report lists it. For a single partition the error is raised as it is. Errors of the operating system are
-        raised as they are, at once.
+        returned. The same holds for a partition that cannot be opened because of its folder's contents, or whose topic id is not that
+        of the topic's partitions before it; with ``"skip"`` and ``"stop"`` the report lists it. For a single partition the error is
+        raised as it is. Errors of the operating system are raised as they are, at once.
 
         Parameters
         ----------

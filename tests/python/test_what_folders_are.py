@@ -186,6 +186,10 @@ def refused_as_a_target(sound: Path) -> Iterator[tuple[str, Callable[[Path], obj
     yield "convert into it", lambda path: offsetlog.convert(partition, path / "orders-0")
     yield "mirror", mirrored
     yield "Server groups", lambda path: Server(sound, groups=path)
+    yield "LogDir.open for appending in it", lambda path: opened_dir(path / "made")
+    yield "restore in it", lambda path: offsetlog.restore(sound, path / "made")
+    yield "mirror in it", lambda path: mirrored(path / "made")
+    yield "offsetlog create in it", command("create", "made", "HERE/made")
     yield "Log.open in it", lambda path: Log.open(path / "orders-9", "a")
     yield "Log.open deep in it", lambda path: Log.open(path / "more/orders-9", "a")
     yield "offsetlog create", command("create", "made", "HERE")

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from offsetlog import Log, LogDir, Split, TopicPartition, folder_kind
-from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.errors import LogDirError, OffsetOutOfRangeError
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.given import refuse_pattern
 from offsetlog.spark.options import EARLIEST, LATEST, LONG_MAX, Limit, Settings, Topics, partition_names
@@ -169,14 +169,32 @@ class Listing:
         self._log_dir = LogDir.open(paths, "r", **settings.limits)
         # Made once: this is asked for each partition.
         self._there = self._log_dir.topics()
+        self._read: dict[str, tuple[str, str]] = {}
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition, asked for or not."""
         return partition.partition in self._there.get(partition.topic, ())
 
     def log(self, partition: TopicPartition) -> Log:
-        """Return the log of a partition: its longest valid replica."""
-        return self._log_dir.log(*partition)
+        """Return the log of a partition: its longest valid replica.
+
+        Raises
+        ------
+        LogDirError
+            Its topic id is not that of another partition of the topic that was asked for before: a topic was deleted and created
+            again, and a log dir that was away meanwhile still has partitions of the first.
+        """
+        log = self._log_dir.log(*partition)
+        topic_id = topic_id_of(log)
+        if topic_id is not None:
+            first_id, first = self._read.setdefault(partition.topic, (topic_id, log.path))
+            if topic_id != first_id:
+                message = (
+                    f"of another topic of this name, as after a topic is deleted and created again: its topic id is {topic_id}, and "
+                    f"that of {first} is {first_id}, by partition.metadata. Give the log dirs, or assign the partitions, of one"
+                )
+                raise LogDirError(message, path=log.path)
+        return log
 
     def chosen(self) -> list[TopicPartition]:
         """Return the partitions that are asked for and there, in order.

@@ -10,7 +10,9 @@ use crate::template::Template;
 use crate::unread::write_line;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
-use offsetlog::{ErrorKind, Follow, Isolation, Log, OnCorrupt, Scan, ScanOptions, ScanRange};
+use offsetlog::{
+    ErrorKind, Follow, Isolation, Log, OnCorrupt, OneTopic, Scan, ScanOptions, ScanRange,
+};
 use std::io::Write;
 use std::time::Duration;
 
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
         follow(args, bounds, &source, &printer, console)?
     } else {
         let mut left = args.count.unwrap_or(u64::MAX);
+        let mut topics = OneTopic::default();
         let progress = Progress::new(console, source.chosen.len() as u64 * STEPS);
         for (done, chosen) in source.chosen.iter().enumerate() {
             if left == 0 {
@@ -53,6 +56,7 @@ pub(crate) fn run(args: &Cat, console: &mut Console<'_>) -> Result<i32, Failure>
             let look = |step| progress.set(done as u64 * STEPS + step, &chosen.topic);
             let mut count = 0;
             let outcome = source.log(chosen, console).and_then(|log| {
+                topics.check(&log)?;
                 let range = bounds.resolve(&log, isolation, args.on_corrupt.into(), console)?;
                 let limits = (left, &mut count);
                 match print_range(args, &log, range, limits, &printer, console, look) {

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use crate::select::Source;
 use crate::unread::{of_one, tell_one, write_line};
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
-use offsetlog::{ErrorKind, Isolation, Log, ScanOptions};
+use offsetlog::{ErrorKind, Isolation, Log, OneTopic, ScanOptions};
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -61,8 +61,10 @@ pub(crate) fn run(args: &Grep, console: &mut Console<'_>) -> Result<i32, Failure
     let source = Source::open(&args.selection, console)?;
     let mut failed = false;
     let mut jobs = Vec::with_capacity(source.chosen.len());
+    let mut topics = OneTopic::default();
     for chosen in &source.chosen {
         let opened = source.log(chosen, console).and_then(|log| {
+            topics.check(&log)?;
             let range = bounds.resolve(&log, search.isolation, args.on_corrupt.into(), console)?;
             Ok(Job { log, range })
         });

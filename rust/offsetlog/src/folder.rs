@@ -108,13 +108,11 @@ pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()
     }
 }
 
-/// Refuses to keep partitions in a partition's directory, in the folder around log dirs, and in ZooKeeper's data. Accepts a missing folder,
-/// unless it would be made inside a partition's directory.
+/// Refuses to keep partitions in a partition's directory, in the folder around log dirs, and in ZooKeeper's data. Accepts a missing or an
+/// empty folder, unless the log dir would begin inside a partition's directory or among ZooKeeper's files.
 pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
     match FolderContents::of(disk, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            refuse_inside_partition(disk, path)
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_place(disk, path, true),
         Err(error) => Err(Error::io(IoCall::List, path, error)),
         Ok(contents) => match contents.kind(disk, path) {
             FolderKind::Partition => Err(Error::log_dir(
@@ -123,15 +121,10 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
             )),
             FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
             FolderKind::ZooKeeper => Err(zookeepers(path)),
-            _ => refuse_inside_partition(disk, path),
+            FolderKind::LogDir => refuse_place(disk, path, false),
+            FolderKind::Other => refuse_place(disk, path, true),
         },
     }
-}
-
-/// Refuses a folder that is, or would be made, inside a partition's directory: no broker would ever see it, and it is deleted with the
-/// partition.
-fn refuse_inside_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
-    refuse_place(disk, path, false)
 }
 
 /// Refuses a place for a new partition: inside of another one's directory, or among ZooKeeper's files, which would then look like a log
@@ -140,7 +133,10 @@ pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
     refuse_place(disk, path, true)
 }
 
-fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> {
+/// Refuses a place inside a partition's directory: no broker would ever see what is there, and it is deleted with the partition. A new
+/// partition or log dir is refused among ZooKeeper's files too: the folder around it would then be taken for a log dir, or for one around
+/// log dirs. A log dir that is there already is not.
+fn refuse_place(disk: &dyn Disk, path: &Path, is_new: bool) -> Result<()> {
     // Looks at the two nearest existing folders above, since a partition has folders of its own. Anything in a folder of ours, such as
     // staged records, is not part of a log dir and is deleted with it.
     let is_ours = |part: &Path| {
@@ -162,7 +158,7 @@ fn refuse_place(disk: &dyn Disk, path: &Path, is_partition: bool) -> Result<()> 
             Err(error) => return Err(Error::io(IoCall::List, ancestor, error)),
         };
         seen += 1;
-        if is_partition
+        if is_new
             && Some(ancestor) == path.parent()
             && (contents.is_version_2(ancestor) || contents.is_around_version_2(disk, ancestor))
             && contents.kind(disk, ancestor) == FolderKind::ZooKeeper

@@ -79,7 +79,7 @@ pub use log::{
     DamageReport, DetachedBatch, Extent, FetchOptions, FetchResult, FetchedRange, FileRange,
     Finding, Follow, HIDDEN, Hole, IndexEntry, Interrupt, Isolation, LaterLog, Location, Log,
     LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage, MetadataMark,
-    MovedBatch, NodeAnswer, OffsetAndTimestamp, OnCorrupt, OpenOptions, Outcome,
+    MovedBatch, NodeAnswer, OffsetAndTimestamp, OnCorrupt, OneTopic, OpenOptions, Outcome,
     PartitionRegistration, ProducerState, Progress, RangeOptions, Record, RecoverOptions,
     RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport,
     ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split,

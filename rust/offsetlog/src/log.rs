@@ -59,9 +59,10 @@ pub use producers::MarkerOptions;
 pub use ranges::{Extent, FetchedRange, FileRange, Outcome, RangeOptions};
 pub use recovery::{Cut, Progress, RecoverOptions, RecoveryReport};
 pub use scan::{
-    Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, Scan, ScanOptions, ScanRange, ScanReport,
-    ScanStatistics,
+    Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, OneTopic, Scan, ScanOptions, ScanRange,
+    ScanReport, ScanStatistics,
 };
+pub(crate) use scan::{id_of, other_topic};
 pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;

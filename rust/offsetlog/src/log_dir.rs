@@ -297,8 +297,11 @@ impl LogDir {
     /// equals. Finding it reads each replica once, and the choice is kept until a [`refresh`](Self::refresh) behind which one of them has
     /// changed.
     ///
+    /// Replicas have the same topic id, or none. If several ids are found, those with the id that the cluster's metadata has are replicas.
+    ///
     /// # Errors
-    /// `LogDir` if there is no such partition; those of [`Log::open`].
+    /// `LogDir` if there is no such partition, or if directories of several topic ids are found and no metadata has one of them; those of
+    /// [`Log::open`].
     pub fn log(&self, topic: &str, partition: i32) -> Result<Log> {
         let wanted = TopicPartition {
             topic: topic.to_owned(),

@@ -1,6 +1,6 @@
 //! Reads logs as they grow.
 
-use super::scan::{LaterLog, Progress, Scan, ScanOptions, ScanRange, ScanReport};
+use super::scan::{LaterLog, OneTopic, Progress, Scan, ScanOptions, ScanRange, ScanReport};
 use super::{Isolation, Log};
 use crate::disk::{Disk, FileStat, IoCall, Watch};
 use crate::error::{Error, ErrorKind, Result};
@@ -157,7 +157,9 @@ impl Follow {
         let watch = disk.and_then(|disk: Arc<dyn Disk>| disk.watch(&paths).ok().flatten());
         drop(Scan::over(ranges.clone(), options)?);
         let floors = floors(&ranges);
+        let mut topics = OneTopic::default();
         let logs = ranges.into_iter().zip(floors).map(|(range, floor)| {
+            topics.check(&range.log)?;
             let mut topic = TopicIdentity::default();
             topic.check(&range.log)?;
             let next = match range.start {

@@ -9,6 +9,7 @@ mod damage;
 mod detached;
 mod later;
 mod newer_view;
+mod one_topic;
 mod options;
 mod progress;
 mod report;
@@ -27,6 +28,8 @@ pub use batch::Batch;
 pub use detached::DetachedBatch;
 pub use later::LaterLog;
 use later::Ranges;
+pub use one_topic::OneTopic;
+pub(crate) use one_topic::{id_of, other_topic};
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
 pub(super) use progress::Progress;
 use progress::unless_cut;
@@ -37,6 +40,7 @@ pub use report::{Hole, OnCorrupt, ScanReport};
 #[derive(Debug)]
 pub struct Scan {
     ranges: Ranges,
+    topics: OneTopic,
     filter: Arc<Filter>,
     limit: Option<u64>,
     cursor: Option<Cursor>,
@@ -130,6 +134,7 @@ impl Scan {
         }
         Ok(Self {
             ranges: ranges.into(),
+            topics: OneTopic::default(),
             filter: Arc::new(Filter::new(options)),
             limit: options.limit,
             cursor: None,

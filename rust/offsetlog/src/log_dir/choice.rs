@@ -3,7 +3,9 @@
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Log, ScanOptions, open_in};
+use crate::log::{Log, ScanOptions, id_of, open_in, other_topic};
+use offsetlog_format::Uuid;
+use offsetlog_format::internal_topic::METADATA_TOPIC;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
@@ -144,22 +146,28 @@ impl LogDir {
         }
     }
 
-    /// The longest one that can be read, and why others cannot.
+    /// The longest one that can be read, and why others cannot. A directory of another topic of the name is no replica.
     fn longest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
         let mut best: Option<(i64, Log)> = None;
         let mut failures = Vec::new();
+        let mut logs = Vec::new();
         for path in paths {
-            let opened = self
-                .open_one(path)
-                .and_then(|log| Ok((valid_end(&log)?, log)));
-            match opened {
-                Ok((end, log)) => {
+            match self.open_one(path) {
+                Ok(log) => logs.push(log),
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) => failures.push((path.clone(), error)),
+            }
+        }
+        self.keep_one_topic(&mut logs)?;
+        for log in logs {
+            match valid_end(&log) {
+                Ok(end) => {
                     if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
                         best = Some((end, log));
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-                Err(error) => failures.push((path.clone(), error)),
+                Err(error) => failures.push((log.path().to_path_buf(), error)),
             }
         }
         let Some((_, log)) = best else {
@@ -167,6 +175,59 @@ impl LogDir {
             return Err(first.unwrap_or_else(|| Error::argument("paths", "none found")));
         };
         Ok((log, failures))
+    }
+
+    /// Keeps the replicas of one topic. If they have several topic ids, that is the topic of the cluster's metadata, if it is at hand. Warns
+    /// of what is left out.
+    fn keep_one_topic(&self, logs: &mut Vec<Log>) -> Result<()> {
+        let ids = logs.iter().map(id_of).collect::<Result<Vec<_>>>()?;
+        let known = || {
+            let both = logs.iter().zip(&ids);
+            both.filter_map(|(log, id)| Some((log, (*id)?)))
+        };
+        let Some((first, first_id)) = known().next() else {
+            return Ok(());
+        };
+        let Some(other) = known().find(|(_, id)| *id != first_id) else {
+            return Ok(());
+        };
+        let mixed = || other_topic(other, (first, first_id));
+        let wanted = self.registered_id(first.topic())?;
+        let Some(wanted) = wanted.filter(|wanted| ids.contains(&Some(*wanted))) else {
+            return Err(mixed());
+        };
+        let mut listing = self.0.listing_mut();
+        let is_kept = |id: &Option<Uuid>| *id == Some(wanted);
+        for (log, id) in logs.iter().zip(&ids).filter(|(_, id)| !is_kept(id)) {
+            let warning = format!(
+                "{}-{}: {} is left out: the cluster's metadata has the topic with the id {wanted}, and this directory {}",
+                log.topic(),
+                log.partition(),
+                log.path().display(),
+                id.map_or_else(|| "has none".to_owned(), |id| format!("has {id}")),
+            );
+            if !listing.warnings.contains(&warning) {
+                listing.warnings.push(warning);
+            }
+        }
+        let mut ids = ids.iter();
+        logs.retain(|_| ids.next().is_some_and(is_kept));
+        Ok(())
+    }
+
+    /// The id of a topic in the cluster's metadata, if that is at hand and can be read.
+    fn registered_id(&self, topic: &str) -> Result<Option<Uuid>> {
+        // It is not registered itself.
+        if topic == METADATA_TOPIC {
+            return Ok(None);
+        }
+        let image = match self.metadata() {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            image => image.ok().flatten(),
+        };
+        let topics = image.map(|image| image.topics).unwrap_or_default();
+        let known = topics.into_iter().find(|each| each.name == topic);
+        Ok(known.map(|topic| topic.topic_id))
     }
 }
 

@@ -110,22 +110,36 @@ impl Scan {
         self
     }
 
-    /// The next range. Reports a log that cannot be opened and continues with the next one, if damage is reported and not raised.
+    /// The next range. Reports a log that cannot be opened, or is of another topic of the name, and continues with the next one, if damage is
+    /// reported and not raised.
     pub(super) fn next_range(&mut self) -> Result<Option<(ScanRange, Option<Arc<Progress>>)>> {
-        if let Some(range) = self.ranges.open.pop_front() {
-            return Ok(Some(range));
-        }
-        while let Some(later) = self.ranges.later.pop_front() {
-            if let Some(log) = later.open_or_note(&self.bad)? {
+        loop {
+            let range = if let Some(range) = self.ranges.open.pop_front() {
+                range
+            } else if let Some(later) = self.ranges.later.pop_front() {
+                let Some(log) = later.open_or_note(&self.bad)? else {
+                    continue;
+                };
                 let range = ScanRange {
                     log,
                     start: None,
                     stop: None,
                 };
-                return Ok(Some((range, None)));
+                (range, None)
+            } else {
+                return Ok(None);
+            };
+            match self.topics.check(&range.0.log) {
+                Ok(()) => return Ok(Some(range)),
+                Err(error) if self.bad.notes() && error.path().is_some() => {
+                    let log = &range.0.log;
+                    let hole = Hole::of(log, log.path().to_path_buf(), error.kind().code());
+                    let reason = error.words();
+                    self.bad.note_behind(Hole { reason, ..hole });
+                }
+                Err(error) => return Err(error),
             }
         }
-        Ok(None)
     }
 }
 

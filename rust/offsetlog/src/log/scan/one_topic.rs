@@ -1,0 +1,79 @@
+//! Whether the partitions that a scan reads under one name are of one topic: one that is deleted and created again is another topic, and a
+//! log dir that was away meanwhile still has partitions of the first.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::Log;
+use offsetlog_format::Uuid;
+use std::collections::BTreeMap;
+
+/// Checks that logs which are read under one topic name are of one topic, by their topic ids. A [`Scan`](crate::Scan) over several logs
+/// does so itself.
+#[derive(Debug, Default)]
+pub struct OneTopic(BTreeMap<String, Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// The first partition that has an id, or the first one.
+    log: Log,
+    /// `None` before a second partition made it worth reading.
+    id: Option<Option<Uuid>>,
+}
+
+impl OneTopic {
+    /// Fails if a log that was checked before has the same topic's name and another topic id. Reads ids (`partition.metadata`) only when a
+    /// name has a second log. A log without an id, or with one that cannot be read, passes.
+    ///
+    /// # Errors
+    /// `LogDir`, with both ids and directories; `Interrupted`.
+    pub fn check(&mut self, log: &Log) -> Result<()> {
+        let Some(known) = self.0.get_mut(log.topic()) else {
+            let known = Known {
+                log: log.clone(),
+                id: None,
+            };
+            self.0.insert(log.topic().to_owned(), known);
+            return Ok(());
+        };
+        if known.log.path() == log.path() {
+            return Ok(());
+        }
+        let before = match known.id {
+            Some(id) => id,
+            None => *known.id.insert(id_of(&known.log)?),
+        };
+        let Some(found) = id_of(log)? else {
+            return Ok(());
+        };
+        match before {
+            None => {
+                *known = Known {
+                    log: log.clone(),
+                    id: Some(Some(found)),
+                };
+                Ok(())
+            }
+            Some(before) if before == found => Ok(()),
+            Some(before) => Err(other_topic((log, found), (&known.log, before))),
+        }
+    }
+}
+
+/// The error for a directory that has another topic id than one read under the same name.
+pub(crate) fn other_topic((log, id): (&Log, Uuid), (first, first_id): (&Log, Uuid)) -> Error {
+    Error::log_dir(
+        log.path(),
+        format!(
+            "of another topic of this name, as after a topic is deleted and created again: its topic id is {id}, and that of {} is {first_id}, \
+             by partition.metadata. Give the log dirs, or choose the partitions, of one of the topics",
+            first.path().display()
+        ),
+    )
+}
+
+/// A log's topic id; `None` also if it cannot be read, because records can be read without.
+pub(crate) fn id_of(log: &Log) -> Result<Option<Uuid>> {
+    match log.topic_id() {
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
+        id => Ok(id.ok().flatten().filter(|id| !id.is_zero())),
+    }
+}
