@@ -30,6 +30,7 @@ NEEDS = {
     "python/test_publish_unmounted.py": "pyspark",
     "python/test_publish_whereabouts.py": "pyspark",
     "python/test_publishing.py": "pyspark",
+    "python/test_settings_of_verbs.py": "pyspark",
     "python/test_stream_identity.py": "pyspark",
     "python/test_topics_of_one_name.py": "pyspark",
     "python/test_verbs_again.py": "pyspark",

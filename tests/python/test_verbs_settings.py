@@ -1,6 +1,6 @@
-"""What ``docs/verbs.md`` says of whose settings a verb goes by is tried: what is appended shows it by its codec, the rest by what stays the same.
+"""What ``docs/verbs.md`` says of whose settings a verb goes by is tried: what is appended shows it by its codec, much by what stays the same.
 
-Upkeep's own settings, layer by layer, are tried in ``test_cluster.py``; those that new directories get where each is made.
+For the rest the tests that show it are named, verb by verb.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import metadata_records
 import pytest
+import verbs_page
 from stored_records import Stored, of_partition
 from test_known_replicas import Place
 from test_verbs_again import CHANGING, copy_of, succeeded
@@ -19,29 +20,103 @@ from verbs_page import Row
 
 from offsetlog import Log, LogDir
 
-# What a cell says -> how it shows; `None` where other tests try it.
-SAID: dict[str, str | None] = {
+MINE, TOPICS = "python/test_settings_of_verbs.py", "python/test_topics.py"
+CLUSTER, UNKNOWN = "python/test_cluster.py", "python/test_restore_unknown.py"
+OF_UPKEEP = {
+    f"{MINE}::test_upkeep_in_a_brokers_log_dir_goes_by_the_highest_layer",
+    f"{MINE}::test_upkeep_alone_goes_by_the_stored_settings_alone",
+}
+# By recovery, by salvage and conversion, by a mirror: the call of Python and the command are tried in one.
+OF_INDEXES = {
+    f"{MINE}::test_recovery_makes_the_indexes_by_the_stored_interval",
+    f"{MINE}::test_recovery_makes_no_index_larger_than_the_stored_settings_let_it_be",
+}
+OF_COPIES = {
+    f"{MINE}::test_a_copy_has_the_settings_of_the_old_one_and_is_cut_by_them",
+    f"{MINE}::test_a_copy_of_what_has_no_settings_has_none",
+}
+OF_MIRRORS = {f"{MINE}::test_a_mirror_has_the_topics_settings_and_does_nothing_by_them"}
+OF_NEW_ONES = {
+    f"{MINE}::test_new_settings_are_stored_and_the_next_append_goes_by_them",
+    f"{MINE}::test_new_settings_in_a_brokers_log_dir_are_a_file_of_our_own",
+}
+OF_DELETED = {f"{MINE}::test_a_deleted_topic_waits_as_long_as_the_log_dirs_defaults_say"}
+
+# What a cell says -> how it shows; or, of each verb that it is said of, the tests that show it.
+SAID: dict[str, str | dict[str, set[str]]] = {
     "*own settings*": "own",
     "*own settings*, then `defaults=`": "own",
     "*own settings*; `--config` is stored": "own",
     "none: batches stay as they are": "as they are",
     "none": "none",
     "asked for, whatever the policy says; `delete.retention.ms` counts": "none",
-    "given ones are stored": None,
-    "`defaults=` hold and are not stored": None,
-    "as of the log dir": None,
-    "stored ones, for indexes": None,
-    "those stored with the old one": None,
+    "given ones are stored": {
+        "Log.open": {"python/test_append_settings.py::test_config_is_stored_and_kept"},
+        "LogDir.create_topic": {f"{MINE}::test_each_partition_of_a_new_topic_stores_what_was_given"},
+        "offsetlog create": {f"{MINE}::test_each_partition_of_a_new_topic_stores_what_was_given"},
+    },
+    "`defaults=` hold and are not stored": {
+        "LogDir.open": {f"{MINE}::test_defaults_hold_while_they_are_given_and_nowhere_afterwards"}
+    },
+    "as of the log dir": {
+        "LogDir.log": {
+            f"{TOPICS}::test_a_topic_has_its_id_and_defaults_are_not_stored",
+            "python/test_verbs_settings.py::test_in_a_brokers_log_dir_the_highest_layer_holds",
+        }
+    },
+    "stored ones, for indexes": {"recover": OF_INDEXES, "offsetlog recover": OF_INDEXES},
+    "those stored with the old one": {"salvage": OF_COPIES, "offsetlog salvage": OF_COPIES},
     "the topics' own, from the metadata among the sources; without it Kafka's own for internal topics, and what is "
-    "unknown is told; retention that would delete at once, or that nobody knows, is set to -1 in a new cluster, and told of elsewhere": None,
-    "the topics' own are copied from the source; DIR deletes nothing, but with `follow_deletes` what the source deleted, and compacts nothing": None,
-    "given ones, else those stored with the old one": None,
-    "`segment.bytes`, `segment.index.bytes`, `preallocate`": None,
-    "stored, and hold from now; a broker keeps its own": None,
-    "*known settings*": None,
-    "`file.delete.delay.ms` of `defaults=`": None,
+    "unknown is told; retention that would delete at once, or that nobody knows, is set to -1 in a new cluster, and told of elsewhere": {
+        "restore": {
+            "python/test_restore_new_cluster.py::test_a_new_cluster_gets_its_topics_before_it_starts",
+            "python/test_restore_new_cluster.py::test_retention_does_not_delete_what_was_just_restored",
+            "python/test_restore_new_cluster.py::test_retention_that_nobody_knows_deletes_nothing",
+            "python/test_restore_retention.py::test_retention_is_what_holds_on_the_broker",
+            f"{UNKNOWN}::test_kafkas_own_topics_get_kafkas_own_settings",
+            f"{UNKNOWN}::test_topics_without_metadata_are_told",
+        },
+        "offsetlog restore": {
+            f"{MINE}::test_restoring_from_a_shell_gives_a_new_cluster_the_same_settings",
+            f"{MINE}::test_restoring_from_a_shell_tells_of_retention_that_deletes_on_a_stopped_broker",
+        },
+    },
+    "the topics' own are copied from the source; DIR deletes nothing, but with `follow_deletes` what the source deleted, and compacts nothing": {
+        "mirror": OF_MIRRORS | {"python/test_mirror.py::test_records_that_the_source_deleted_are_deleted_here_if_asked"},
+        "offsetlog mirror": OF_MIRRORS,
+    },
+    "given ones, else those stored with the old one": {
+        "convert": OF_COPIES | {"python/test_convert.py::test_settings_are_copied_or_given"},
+        "offsetlog convert": OF_COPIES | {f"{MINE}::test_the_command_converts_by_the_settings_that_it_is_given"},
+    },
+    "`segment.bytes`, `segment.index.bytes`, `preallocate`": {
+        "Log.roll": {f"{MINE}::test_a_roll_makes_the_new_segment_by_the_settings_of_now"}
+    },
+    "stored, and hold from now; a broker keeps its own": {
+        "Log.config": OF_NEW_ONES | {"python/test_append_settings.py::test_config_can_change_while_the_log_is_open"},
+        "LogDir.set_topic_config": OF_NEW_ONES,
+        "offsetlog settings": OF_NEW_ONES,
+    },
+    "*known settings*": {
+        "Log.maintain": OF_UPKEEP | {f"{CLUSTER}::test_one_log_is_refused_as_well"},
+        "LogDir.maintain": OF_UPKEEP
+        | {
+            f"{CLUSTER}::test_each_layer_stands_above_the_next",
+            f"{CLUSTER}::test_without_the_cluster_every_partition_is_refused_and_nothing_changes",
+            f"{CLUSTER}::test_options_stand_above_all_for_the_topics_named",
+        },
+        "offsetlog maintain": OF_UPKEEP | {"python/test_dry_runs.py::test_the_command_plans_what_it_does"},
+    },
+    "`file.delete.delay.ms` of `defaults=`; from a shell a minute": {
+        "LogDir.delete_topic": OF_DELETED,
+        "offsetlog delete": {f"{MINE}::test_what_is_deleted_from_a_shell_waits_a_minute"},
+    },
+    "`file.delete.delay.ms` of `defaults=`": {
+        "LogDir.remove_deleted": OF_DELETED | {f"{MINE}::test_what_others_left_to_be_deleted_waits_as_long_as_the_defaults_say"}
+    },
 }
-KINDS = {verb: SAID.get(row.cells["settings"]) for row in CHANGING for verb in row.verbs}
+NAMED = {told: how for told, how in SAID.items() if isinstance(how, dict)}
+KINDS = {verb: SAID.get(row.cells["settings"]) for row in CHANGING for verb in row.verbs if row.cells["settings"] not in NAMED}
 # A marker is never compressed.
 MARKERS = {"Log.append_marker", "end_transaction", "offsetlog end-transaction"}
 OTHERS = {**SETTINGS, "compression.type": "gzip", "retention.ms": 1, "delete.retention.ms": 1}
@@ -50,6 +125,15 @@ OTHERS = {**SETTINGS, "compression.type": "gzip", "retention.ms": 1, "delete.ret
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("settings"))
+
+
+@pytest.mark.parametrize("told", NAMED)
+def test_each_verb_of_a_cell_has_tests_that_are_there(told: str) -> None:
+    verbs = {verb for row in CHANGING if row.cells["settings"] == told for verb in row.verbs}
+    assert set(NAMED[told]) == verbs, f"of each verb of which is said {told!r}, say which tests show it"
+    for verb, tests in NAMED[told].items():
+        assert tests, verb
+        assert not verbs_page.missing_tests(tests)
 
 
 def with_others(whole: Path, root: Path) -> Path:

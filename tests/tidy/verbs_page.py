@@ -1,13 +1,16 @@
-"""What ``docs/verbs.md`` says: its rules, and of each verb a row of cells."""
+"""What ``docs/verbs.md`` says: its rules, and of each verb a row of cells; and whether tests that are named for a cell are there."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/verbs.md"
+TESTS = Path(__file__).resolve().parents[1]
+PAGE = TESTS.parent / "docs/verbs.md"
 COLUMNS = (
     "verb",
     "changes files",
@@ -92,3 +95,16 @@ def rules(page: str) -> list[Rule]:
 def named_rules(cell: str) -> list[str]:
     """The rules that a cell names."""
     return re.findall(r"\*([^*]+)\*", cell)
+
+
+@cache
+def functions(file: str) -> frozenset[str]:
+    """The tests of a file, which is named below the folder of all tests."""
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+
+
+def missing_tests(named: Iterable[str]) -> list[str]:
+    """Those of `named`, each as ``file::function``, that are not there."""
+    pairs = {test: test.partition("::") for test in named}
+    return [test for test, (file, _, name) in pairs.items() if not (TESTS / file).is_file() or name not in functions(file)]
