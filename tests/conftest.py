@@ -39,6 +39,7 @@ NEEDS = {
     "python/test_verbs_failures.py": "pyspark",
     "python/test_verbs_full_disk.py": "pyspark",
     "python/test_verbs_of_spark.py": "pyspark",
+    "python/test_verbs_of_spark_reading.py": "pyspark",
     "python/test_verbs_settings.py": "pyspark",
     "python/test_verbs_stopped.py": "pyspark",
     "python/test_verbs_table.py": "pyspark",

@@ -51,6 +51,7 @@ OF_SPARK = {
     "spark.read",
     "spark.readStream",
     "CREATE TABLE … USING offsetlog",
+    "CREATE TEMPORARY VIEW … USING offsetlog",
     "INSERT INTO",
     "DataFrame.write",
     "DataFrame.writeStream",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from golden import CLEAN
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from verbs_page import rows, text
 
@@ -55,7 +56,7 @@ def read(spark: SparkSession, place: Path, _: Path, **options: str) -> Answer:
     return sorted((row["partition"], row["offset"], bytes(row["value"] or b"")) for row in frame.collect())
 
 
-def table(spark: SparkSession, place: Path, _: Path) -> Answer:
+def view(spark: SparkSession, place: Path, _: Path) -> Answer:
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW traced USING offsetlog OPTIONS (path '{','.join(paths(place))}', subscribe '{TOPIC}')"
     )
@@ -91,9 +92,16 @@ def looked_up(spark: SparkSession, place: Path, _: Path) -> Answer:
     return [bytes(row[0] or b"") for row in at.select(value("topic", "partition", "offset")).collect()]
 
 
+def damage(place: Path) -> None:
+    segment = next(path for path in place.glob(f"*/{SEGMENT}"))
+    damaged = bytearray(segment.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    segment.write_bytes(damaged)
+
+
 CALLS: dict[str, Callable[[SparkSession, Path, Path], Answer]] = {
     "spark.read": read,
-    "CREATE TABLE … USING offsetlog": table,
+    "CREATE TEMPORARY VIEW … USING offsetlog": view,
     "spark.readStream": stream,
     "offsetlog.spark.splits": planned,
     "offsetlog.spark.scan": framed,
@@ -105,7 +113,8 @@ CALLS: dict[str, Callable[[SparkSession, Path, Path], Answer]] = {
 def test_every_verb_that_reads_with_spark_is_called() -> None:
     page = [verb for row in rows(text()) if row.group == "Read with Spark" for verb in row.verbs]
     reading = {verb for verb in page if not verb.startswith(("ReadReport.", "offsetlog.spark.register", "offsetlog.spark.o"))}
-    assert reading - {"offsetlog.spark.spark_schema"} == set(CALLS)
+    # A table is not read.
+    assert reading - {"offsetlog.spark.spark_schema", "CREATE TABLE … USING offsetlog"} == set(CALLS)
 
 
 @pytest.mark.parametrize("verb", CALLS)
@@ -131,16 +140,22 @@ def test_no_trace_also_beside_a_broker(
     assert traces(place) == held
 
 
-@pytest.mark.parametrize("verb", ["spark.read", "spark.readStream", "offsetlog.spark.scan", "offsetlog.spark.map_splits"])
+READING = [
+    "spark.read",
+    "CREATE TEMPORARY VIEW … USING offsetlog",
+    "spark.readStream",
+    "offsetlog.spark.scan",
+    "offsetlog.spark.map_splits",
+]
+
+
+@pytest.mark.parametrize("verb", READING)
 def test_damage_is_named_and_changes_nothing(spark: SparkSession, place: Path, tmp_path: Path, verb: str) -> None:
     register(spark)
     aside = tmp_path / "aside"
     aside.mkdir()
     sound = read(spark, place, aside)
-    segment = next(path for path in place.glob(f"*/{SEGMENT}"))
-    damaged = bytearray(segment.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    segment.write_bytes(damaged)
+    damage(place)
     before = traces(place)
     with pytest.raises(Exception, match=r"00000000000000000062\.log"):
         CALLS[verb](spark, place, aside)
@@ -148,4 +163,29 @@ def test_damage_is_named_and_changes_nothing(spark: SparkSession, place: Path, t
         kept = read(spark, place, aside, onCorrupt="skip")
         assert set(kept) < set(sound)
         assert {row for row in sound if row[0] != 0} == {row for row in kept if row[0] != 0}
+    assert traces(place) == before
+
+
+def test_a_table_is_made_beside_a_broker_without_a_trace_and_is_not_read(
+    spark: SparkSession, place: Path, lock_holder: Callable[[Path], None]
+) -> None:
+    """Spark keeps no options of it, so whoever reads it is told of views. What is damaged is not looked at."""
+    register(spark)
+    damage(place)
+    for name in NAMES:
+        (place / name / ".lock").touch()
+        lock_holder(place / name)
+    before = traces(place)
+    statement = f"CREATE TABLE untraced USING offsetlog OPTIONS (path '{{}}', subscribe '{TOPIC}')"
+    spark.sql(statement.format(",".join(paths(place))))
+    try:
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+            spark.sql(statement.format(",".join(paths(place))))
+        with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW"):
+            spark.table("untraced").count()
+    finally:
+        spark.sql("DROP TABLE untraced")
+    with pytest.raises(AnalysisException, match="the folder around 3"):
+        spark.sql(statement.format(place))
+    assert not spark.catalog.tableExists("untraced")
     assert traces(place) == before

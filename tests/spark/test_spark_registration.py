@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyspark.sql.udf
 import pytest
+import reading_calls
 from pyspark.sql import SparkSession
+from test_no_trace import traces
+from writing import HOLD, running
 
 import offsetlog.spark
 from offsetlog import Log
@@ -61,3 +66,31 @@ def test_what_other_threads_go_through_is_not_changed(spark: SparkSession) -> No
     assert [set(found) for found in inside] == 2 * [{*before, *registration._ADDED}]  # noqa: SLF001  # as above
     assert context.environment is environment
     assert list(environment) == before
+
+
+def test_registering_looks_at_no_file(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a damaged log dir in which the program stands, while a broker has it. The second call is as the first."""
+    place = reading_calls.made(tmp_path / "root")
+    reading_calls.DAMAGES["a record"](place.root)
+    monkeypatch.chdir(place.dirs[0])
+    session = spark.newSession()
+    # What is imported on the way is not meant.
+    offsetlog.spark.register(spark.newSession())
+    looked_at: list[str] = []
+    hears = True
+
+    def hear(event: str, arguments: Sequence[object]) -> None:
+        if hears and (event == "open" or event.startswith("os.")):
+            paths = [Path(each).resolve() for each in arguments if isinstance(each, str)]
+            looked_at.extend(str(path) for path in paths if path.is_relative_to(place.root))
+
+    before = traces(place.root)
+    with running(HOLD, *(folder / ".lock" for folder in place.dirs)):
+        # It stays for as long as the process does.
+        sys.addaudithook(hear)
+        for _ in range(2):
+            offsetlog.spark.register(session)
+        hears = False
+    assert looked_at == []
+    assert traces(place.root) == before
+    assert session.read.format("offsetlog").option("subscribe", "g-txn").load(str(place.dirs[0])).schema.names[0] == "key"

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
-from stream_engine import KINDS, append, held
+from stream_engine import KINDS, add, append, held
 
 from offsetlog import Log
 from offsetlog.spark import offsets_behind
@@ -164,6 +164,30 @@ def test_records_that_are_gone_end_the_query(spark: SparkSession, tmp_path: Path
     lenient = Query(spark, tmp_path, failOnDataLoss="false")
     lenient.run(availableNow=True)
     assert lenient.records() == {("t", 0): [8, 9]}
+
+
+def test_a_micro_batch_that_failed_is_read_again_with_the_same_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    """Its end is in the checkpoint: what was appended since belongs to the next one."""
+    with Log.open(tmp_path / "logs" / "t-0", "a") as log:
+        add(log, 5)
+        # Where the log ends is read of its last segment.
+        log.roll()
+        add(log, 5)
+    segment = tmp_path / "logs" / "t-0" / f"{0:020}.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:70] + bytes([whole[70] ^ 1]) + whole[71:])
+    query = Query(spark, tmp_path)
+    with pytest.raises(StreamingQueryException, match=r"t-0/0{20}\.log"):
+        query.run(availableNow=True)
+    assert query.batches == {}
+    assert query.checkpoint() == [{"t": {"0": 10, "epochs": {"0": 0}}}]
+    segment.write_bytes(whole)
+    append(tmp_path / "logs", "t-0", 3)
+    for _ in range(2):
+        # All that is there, also where one run comes to one micro-batch.
+        query.run(availableNow=True)
+    assert sorted(query.batches[0]) == [("t", 0, offset) for offset in range(10)]
+    assert query.records() == held(tmp_path / "logs")
 
 
 def test_what_a_stream_refuses_fails_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ FORMATS = {
     "streamWriter": "DataFrame.writeStream",
 }
 # No table of Spark's lists what its SQL can do with a format.
-STATEMENTS = {"CREATE TABLE … USING offsetlog", "INSERT INTO"}
+STATEMENTS = {"CREATE TABLE … USING offsetlog", "CREATE TEMPORARY VIEW … USING offsetlog", "INSERT INTO"}
 
 
 def members(kind: type) -> Iterator[tuple[str, object]]:
