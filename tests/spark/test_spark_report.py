@@ -11,12 +11,16 @@ import pyarrow as pa
 import pytest
 from golden import CLEAN_PARTITIONS, DATA, named
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader
 
-from offsetlog import ConfigError, Split
-from offsetlog.spark import PartitionRead, ReadReport, SplitRead, map_splits, scan
+from offsetlog import ConfigError, Scan, Split
+from offsetlog.spark import OffsetLogSource, PartitionRead, ReadReport, SplitRead, map_splits, scan, splits
+from offsetlog.spark.options import settings_from
 from offsetlog.spark.report import by_partition
+from offsetlog.spark.stream_options import stream_settings_from
 from spark_rows import CLEAN_PATH, load
 
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 TORN = [DATA / "kafka-4.3.0/torn" / log_dir for log_dir in ("log-dir-1", "log-dir-2")]
 # Segments of 32 records, batches of four; the second batch of the second segment has a flipped byte.
 FLIPPED = range(36, 40)
@@ -147,6 +151,70 @@ def test_damage_is_left_out(spark: SparkSession, on_corrupt: str, wanted: list[i
     )
     assert Path(hole.path).name == "00000000000000000032.log"
     assert hole.error == "CorruptBatchError"
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        {},
+        {"taskSlots": 7},
+        {"minPartitions": 9},
+        {"maxRecordsPerPartition": 10},
+        {"maxBytesPerPartition": 300},
+        {"minPartitions": 9, "maxRecordsPerPartition": 5, "maxBytesPerPartition": 300, "failOnDataLoss": "false"},
+        {"failOnDataLoss": "false"},
+    ],
+    ids=str,
+)
+def test_stop_gives_a_clean_prefix_however_the_query_is_cut(spark: SparkSession, cut: dict[str, Any]) -> None:
+    """One task for each partition: a second one would begin behind the damage, and know nothing of it."""
+    options = flipped(onCorrupt="stop", **cut)
+    prefix = list(range(FLIPPED.start))
+    assert sorted(row.offset for row in load(spark, ",".join(map(str, TORN)), **options).collect()) == prefix
+    report = ReadReport()
+    assert sorted(row.offset for row in scan(spark, TORN, **options, report=report).collect()) == prefix
+    assert (report.tasks, len(report.holes)) == (1, 1)
+    (task,) = map_splits(
+        spark, TORN, lambda batches: [offset for batch in batches for offset in batch["offset"].to_pylist()], **options
+    )
+    assert task.result == prefix
+    (whole,) = splits(TORN, slots=8, **options)
+    assert [record.offset for record in Scan.over([whole], on_corrupt="stop")] == prefix
+
+
+def test_what_stop_ignores_is_told() -> None:
+    settings = settings_from(
+        {"path": "/logs", "subscribe": "t", "onCorrupt": "STOP", "maxBytesPerPartition": "9", "minPartitions": "2"}
+    )
+    assert settings.warnings == (
+        "options that cut partitions are ignored, as onCorrupt = stop reads each by one task: minPartitions, maxBytesPerPartition",
+    )
+
+
+@pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="PySpark 4.0 hands no filters to Python sources")
+@pytest.mark.parametrize("query", ["offset >= 50", "timestamp >= timestamp'2001-01-01 00:00:00' and offset > 36", "offset > 30"])
+def test_filters_do_not_step_over_the_damage_that_ends_a_range(spark: SparkSession, query: str) -> None:
+    options = {**flipped(onCorrupt="stop"), "columns": "offset,timestamp"}
+    path = ",".join(map(str, TORN))
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    try:
+        pushed = load(spark, path, **options, pushdown="true").where(query).collect()
+    finally:
+        spark.conf.unset(PUSHDOWN_CONF)
+    assert pushed == load(spark, path, **options).where(query).collect()
+    assert [row.offset for row in pushed] == ([] if "36" in query or "50" in query else list(range(31, FLIPPED.start)))
+
+
+def test_a_stream_refuses_to_stop_at_damage() -> None:
+    """Its next micro-batch would begin behind it."""
+    options = {"path": str(TORN[0]), "subscribe": "g-torn-flip-old", "onCorrupt": "stop"}
+    with pytest.raises(ConfigError, match=r"option onCorrupt: stop is for batch queries.*raise ends the query there, skip leaves out"):
+        stream_settings_from(options)
+    source = OffsetLogSource(options)
+    schema = source.schema()
+    source.reader(schema)
+    with pytest.raises(ConfigError, match="option onCorrupt: stop is for batch queries"):
+        source.streamReader(schema)
 
 
 def test_damage_in_a_stream_is_left_out(spark: SparkSession, tmp_path: Path) -> None:

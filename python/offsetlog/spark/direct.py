@@ -109,15 +109,15 @@ def splits(paths: Paths, *, slots: int | None = None, start_timestamp: int | dat
         Leave out everything before the first record at or after this time: those segments are not opened. Everything after it is
         there, including records of earlier times.
     **options
-        As for :func:`scan`. Options that say how records are read (``columns``, ``isolationLevel``, ...) decide nothing here but the
-        ends of the ranges: give them to ``Scan.over`` too.
+        As for :func:`scan`. Options that say how records are read (``columns``, ``isolationLevel``, ...) decide nothing here but
+        which ranges there are: give them to ``Scan.over`` too.
 
     Returns
     -------
     list[Split]
         In order of topic, partition and offset; they tile what was asked for. ``offsetlog.Scan.over`` reads any number of them, and
         of each what is there by then: a log that was truncated in between gives fewer records, or those of another leader, and no
-        error.
+        error. With ``onCorrupt="stop"`` each partition is one range: a log ends at its damage within one scan only.
 
     Raises
     ------

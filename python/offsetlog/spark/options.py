@@ -12,15 +12,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from offsetlog import TopicPartition
 from offsetlog.errors import ConfigError
 from offsetlog.spark.given import as_given, as_one_path, refuse_store
+from offsetlog.spark.json_options import INT_MAX, LONG_MAX, by_partition, json_object, partition_names, whole
 from offsetlog.spark.limits import BOUNDS
 from offsetlog.spark.pattern import java_pattern
 from offsetlog.spark.refusal import refuse, refusing, shown, shown_json, writable
@@ -48,8 +47,6 @@ __all__ = [
 
 EARLIEST = -2
 LATEST = -1
-INT_MAX = (1 << 31) - 1
-LONG_MAX = (1 << 63) - 1
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -153,6 +150,13 @@ def settings_from(options: Mapping[str, str], query: Query = "batch") -> Setting
         if name in given:
             refuse(name, given[name], f"is not supported, as in Spark's Kafka source: {reason}")
     _check_triggers(given)
+    if query == "stream" and values.get("onCorrupt") == "stop":
+        refuse(
+            "onCorrupt",
+            given["oncorrupt"],
+            "stop is for batch queries, as the next micro-batch of a stream would begin behind the damage and go on in silence: "
+            "raise ends the query there, skip leaves out what is damaged",
+        )
     columns = values.get("columns")
     if columns is None:
         columns = (*KAFKA_COLUMNS, HEADERS) if values.get("includeHeaders") else KAFKA_COLUMNS
@@ -196,7 +200,7 @@ def _limit(given: Mapping[str, str], names: tuple[str, str, str], query: Query) 
     if timestamp.lower() in given:
         return Limit(timestamp, "timestamp", _timestamp(timestamp, given[timestamp.lower()]))
     if timestamps.lower() in given:
-        return Limit(timestamps, "timestamps", _by_partition(timestamps, given[timestamps.lower()]))
+        return Limit(timestamps, "timestamps", by_partition(timestamps, given[timestamps.lower()]))
     if offsets.lower() in given:
         return _offsets(offsets, given[offsets.lower()], query)
     return Limit(offsets, "earliest" if offsets.startswith("starting") and query != "stream" else "latest")
@@ -229,13 +233,6 @@ def _check_limits(start: Limit, end: Limit) -> None:
             refuse(start.option, first, f"{topic}-{partition} would start at {what} {first}, behind its end {stop} ({end.option})")
 
 
-def partition_names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
-    """Return the names of some partitions, the first few of many."""
-    ordered = sorted(partitions)
-    names = ", ".join(writable(f"{topic}-{partition}", 250) for topic, partition in ordered[:most])
-    return (names if len(ordered) <= most else f"{names} and {len(ordered) - most} more") or "none"
-
-
 def _offsets(name: str, text: str, query: Query) -> Limit:
     starts = name.startswith("starting")
     wrong_word, wrong_offset = ("latest", LATEST) if starts else ("earliest", EARLIEST)
@@ -247,7 +244,7 @@ def _offsets(name: str, text: str, query: Query) -> Limit:
         return Limit(name, word)  # type: ignore[arg-type]  # one of the two words
     if not text.strip().startswith("{"):
         refuse(name, text, f'must be \'earliest\', \'latest\' or JSON as {{"topic":{{"0":23,"1":-2}}}}, found {shown(text)}')
-    offsets = _by_partition(name, text)
+    offsets = by_partition(name, text)
     for (topic, partition), offset in offsets.items():
         if refused and offset == wrong_offset:
             refuse(name, text, f"{topic}-{partition} has {wrong_offset} ({wrong_word}), which gives no records in a batch query")
@@ -257,54 +254,10 @@ def _offsets(name: str, text: str, query: Query) -> Limit:
 
 
 def _timestamp(name: str, text: str) -> int:
-    number = _whole(text)
+    number = whole(text)
     if number is None or not -LONG_MAX <= number <= LONG_MAX:
         refuse(name, text, f"must be one time in ms since 1970-01-01T00:00:00Z, as a whole number, found {shown(text)}")
     return number
-
-
-def _whole(text: str) -> int | None:
-    """Return a whole number; ``None`` if the text is none or far beyond 64 bits: Python refuses to read thousands of digits."""
-    return int(text) if re.fullmatch(r"\s*[+-]?[0-9]{1,40}\s*", text) else None
-
-
-def _json(name: str, text: str, example: str) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        named = dict(pairs)
-        if len(named) != len(pairs):
-            (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-            refuse(name, text, f"{shown(twice)} stands twice in the JSON, found {shown(text)}")
-        return named
-
-    try:
-        found = json.loads(text, object_pairs_hook=unique)
-    except ConfigError:
-        raise
-    except RecursionError:
-        refuse(name, text, f"must be JSON as {example}, found {shown(text)} (nested too deeply)")
-    except ValueError as error:
-        refuse(name, text, f"must be JSON as {example}, found {shown(text)} ({error})")
-    if not isinstance(found, dict):
-        refuse(name, text, f"must be a JSON object as {example}, found {shown(text)}")
-    return found
-
-
-def _by_partition(name: str, text: str) -> dict[TopicPartition, int]:
-    example = '{"topic":{"0":23,"1":42}}'
-    numbers: dict[TopicPartition, int] = {}
-    for topic, partitions in _json(name, text, example).items():
-        if not isinstance(partitions, dict):
-            refuse(name, text, f"topic {shown(topic)} must hold an object as in {example}, found {shown_json(partitions)}")
-        for partition, number in partitions.items():
-            # One spelling for each partition: "0" and "00" would be two numbers for one of them.
-            if re.fullmatch("0|[1-9][0-9]{0,9}", partition) is None or int(partition) > INT_MAX:
-                spelling = f"0 to {INT_MAX}, without sign, blank or leading zero"
-                refuse(name, text, f"topic {shown(topic)}: partitions are whole numbers, found {shown(partition)} ({spelling})")
-            if isinstance(number, bool) or not isinstance(number, int) or not -LONG_MAX <= number <= LONG_MAX:
-                which = partition_names([TopicPartition(topic, int(partition))])
-                refuse(name, text, f"{which} must be a whole number, found {shown_json(number)}")
-            numbers[TopicPartition(topic, int(partition))] = number
-    return numbers
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -390,7 +343,11 @@ def _client_warnings(given: Mapping[str, str]) -> list[str]:
 
 def _batch_warnings(given: Mapping[str, str]) -> list[str]:
     streams = [option.name for option in OPTIONS if option.check is _stream and option.name.lower() in given]
-    return [f"options for streams are ignored in a batch query: {', '.join(streams)}"] if streams else []
+    warnings = [f"options for streams are ignored in a batch query: {', '.join(streams)}"] if streams else []
+    cuts = [name for name in _CUTS if name.lower() in given]
+    if cuts and given.get("oncorrupt", "").strip().lower() == "stop":
+        warnings.append(f"options that cut partitions are ignored, as onCorrupt = stop reads each by one task: {', '.join(cuts)}")
+    return warnings
 
 
 def _stream_warnings(given: Mapping[str, str]) -> list[str]:
@@ -434,14 +391,14 @@ def boolean(name: str, text: str) -> bool:
 
 def positive(name: str, text: str, maximum: int) -> int:
     """Return the whole number from 1 to `maximum` that `text` must be."""
-    number = _whole(text)
+    number = whole(text)
     if number is None or not 0 < number <= maximum:
         refuse(name, text, f"must be a whole number from 1 to {maximum}, found {shown(text)}")
     return number
 
 
 def _any_number(name: str, text: str, maximum: int) -> int:
-    number = _whole(text)
+    number = whole(text)
     if number is None or not -maximum <= number <= maximum:
         refuse(name, text, f"must be a whole number, found {shown(text)}")
     return number
@@ -492,7 +449,7 @@ def _assign(name: str, text: str) -> dict[str, tuple[int, ...]]:
     example = '{"topic":[0,1]}'
     if not text.strip().startswith("{"):
         refuse(name, text, f"must be JSON as {example}, found {shown(text)}")
-    assigned = _json(name, text, example)
+    assigned = json_object(name, text, example)
     for topic, partitions in assigned.items():
         numbers = partitions if isinstance(partitions, list) else [None]
         if not all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= INT_MAX for number in numbers):
@@ -563,7 +520,7 @@ OPTIONS = (
     Option("taskSlots", "int", "CPUs of the driver", _int, "How many tasks the cluster runs at once. Without the options above, a query gets at most twice as many tasks, and more only so that none reads over 512 MiB."),
     Option("pushdown", "boolean", "false", boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records. Only for a frame that is used in one place: see [Filters](#filters)."),
     Option("verifyCrc", "boolean", "true", boolean, "Check the checksum of every batch."),
-    Option("onCorrupt", "word", "raise", word("raise", "skip", "stop"), "What damage does: `raise` fails the task, `skip` goes on at the next place that holds a valid batch, `stop` ends the partition's range there. What is left out is logged by the worker; `ReadReport` lists it."),
+    Option("onCorrupt", "word", "raise", word("raise", "skip", "stop"), "What damage does: `raise` fails the task, `skip` goes on at the next place that holds a valid batch, `stop` ends the partition's range there: only in a batch query, where one task then reads each partition, and the options that cut partitions are ignored. What is left out is logged by the worker; `ReadReport` lists it."),
     Option("mapped", "boolean", "false", boolean, "Read through memory maps: faster, only for copies that nobody writes to."),
     Option("maxBatchBytes", "bytes", "64 MiB", _long, "Largest batch on disk that is accepted."),
     Option("maxDecompressedBytes", "bytes", "256 MiB", _long, "Largest batch after decompression that is accepted."),
@@ -585,5 +542,6 @@ _WARNINGS: dict[Query, Callable[[Mapping[str, str]], list[str]]] = {
     "batch": _batch_warnings,
     "stream": _stream_warnings,
 }
+_CUTS = ("minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition")
 _CLIENT = (_client, _client_int, _client_long)
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}

@@ -335,6 +335,9 @@ def _check_there(settings: Settings, partition: TopicPartition, log: Log, wanted
 
 def _pieces(found: list[Range], settings: Settings, slots: int) -> list[Split]:
     """Cut ranges as the options ask: by records and number as Spark's Kafka source does, by bytes where batches begin."""
+    if settings.on_corrupt == "stop":
+        # Only the scan that meets the damage stops: another one of the same partition would begin behind it.
+        return _cut(found, None)
     if settings.min_partitions is None and settings.max_records is None:
         size_bytes = sum(map(_size_bytes, found))
         most = max(MIN_TASK_BYTES, min(MAX_TASK_BYTES, -(-size_bytes // (2 * slots))))

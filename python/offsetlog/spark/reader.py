@@ -257,5 +257,8 @@ class PushdownReader(OffsetLogReader):
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # PySpark's name
         """Take the filters of the query. Called on the driver, before :meth:`partitions`."""
         self._pushed = push(filters, self._settings.keys)
+        if self._settings.on_corrupt == "stop":
+            # What begins later, or steps over batches by their times, may not see the damage that the whole range ends at.
+            self._pushed = self._pushed._replace(start=0, start_timestamp=None, stop_timestamp=None)
         # All go back: Spark looks at the rows again, which costs little beside reading them.
         return filters
