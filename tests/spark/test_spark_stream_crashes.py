@@ -5,8 +5,10 @@ Real processes that are really killed are in ``test_spark_stream_kills.py``; the
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
+import logging
 import os
 import random
 from pathlib import Path
@@ -14,8 +16,8 @@ from pathlib import Path
 import pytest
 from stream_engine import KINDS, Checkpoint, Crash, Engine, add, append, held
 
-from offsetlog import Log, TopicPartition
-from offsetlog.spark.stream_offsets import Offsets, from_json
+from offsetlog import Log, OffsetOutOfRangeError, TopicPartition
+from offsetlog.spark.stream_offsets import Offsets, from_json, without_begins
 from offsetlog.spark.stream_planning import Follower
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -81,6 +83,158 @@ def test_what_comes_between_the_start_and_the_first_end(
     append(tmp_path, "t-0", 1)
     Engine(options, checkpoint, kind=kind).drain()
     assert checkpoint.records() == {("t", 0): [5, 6, 7], ("t", 1): [0, 1]}
+
+
+def timed(folder: Path, *times: int) -> None:
+    """Append records of these times to the only partition, each in a batch of its own."""
+    with Log.open(folder / "t-0", "a") as log:
+        for at in times:
+            log.append(b"%d" % log.log_end_offset, timestamp=at)
+
+
+def delete_before(folder: Path, offset: int) -> None:
+    with Log.open(folder / "t-0", "a") as log:
+        log.delete_records_before(offset)
+
+
+def died(options: dict[str, str], kind: str) -> Checkpoint:
+    """A query whose driver died when its first micro-batch was in the checkpoint."""
+
+    def die(point: str) -> None:
+        if point == "written":
+            raise Crash
+
+    checkpoint = Checkpoint()
+    with pytest.raises(Crash):
+        Engine(options, checkpoint, kind=kind, point=die).drain()
+    assert (len(checkpoint.offsets), checkpoint.commits) == (1, 0)
+    return checkpoint
+
+
+# Where ten records begin, the time of each a thousand times its offset, and the first that is read of them.
+STARTS = [
+    ({"startingOffsets": "earliest"}, 0),
+    ({"startingOffsets": '{"t":{"0":-2}}'}, 0),
+    ({"startingOffsets": '{"t":{"0":3}}'}, 3),
+    ({"startingTimestamp": "2500"}, 3),
+    ({"startingOffsetsByTimestamp": '{"t":{"0":3000}}'}, 3),
+    ({"startingOffsetsByTimestamp": '{"t":{"0":3000}}', "startingOffsetsByTimestampStrategy": "latest"}, 3),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", STARTS, ids=str)
+@pytest.mark.parametrize("deleted", [5, 10, 12])
+def test_what_is_deleted_before_the_first_micro_batch_runs_again_is_data_loss(
+    kind: str, case: tuple[dict[str, str], int], deleted: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the options say of a start means a later offset by then: what is gone would be left out in silence."""
+    start, begin = case
+    timed(tmp_path, *range(0, 10_000, 1000))
+    strict, lenient = query(tmp_path, **start), query(tmp_path, **start, failOnDataLoss="false")
+    checkpoint = died(strict, kind)
+    timed(tmp_path, *range(10_000, 13_000, 1000))
+    delete_before(tmp_path, deleted)
+    gone = f"t-0 starts at {deleted} now: offsets {begin} to {min(deleted, 10) - 1} are gone"
+    for _ in range(2):
+        with pytest.raises(OffsetOutOfRangeError, match=gone):
+            Engine(strict, copy.deepcopy(checkpoint), kind=kind).drain()
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        Engine(lenient, checkpoint, kind=kind).drain()
+    assert gone in caplog.text
+    assert checkpoint.records() == {("t", 0): list(range(deleted, 13))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_that_go_back_are_no_way_round_it(kind: str, tmp_path: Path) -> None:
+    """The record of the start is gone, and earlier times lie before the next one."""
+    timed(tmp_path, 0, 9000, 1000, 2000, 9500)
+    options = query(tmp_path, startingTimestamp="9000")
+    checkpoint = died(options, kind)
+    delete_before(tmp_path, 2)
+    with pytest.raises(OffsetOutOfRangeError, match="t-0 starts at 2 now: offsets 1 to 1 are gone"):
+        Engine(options, checkpoint, kind=kind).drain()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("start", "deleted"),
+    [
+        ({"startingTimestamp": "3000"}, 2),
+        ({"startingTimestamp": "3000"}, 3),
+        ({"startingOffsets": "latest"}, 10),
+        ({"startingTimestamp": "99999", "startingOffsetsByTimestampStrategy": "latest"}, 10),
+    ],
+    ids=str,
+)
+def test_what_was_not_to_be_read_is_no_loss(
+    kind: str, start: dict[str, str], deleted: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    timed(tmp_path, *range(0, 10_000, 1000))
+    options = query(tmp_path, **start)
+    checkpoint = died(options, kind)
+    delete_before(tmp_path, deleted)
+    timed(tmp_path, 10_000)
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        Engine(options, checkpoint, kind=kind).drain()
+    assert not caplog.records
+    assert checkpoint.records() == {("t", 0): list(range(3, 11)) if start.get("startingTimestamp") == "3000" else [10]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_end_alone_says_where_its_micro_batch_began(kind: str, tmp_path: Path) -> None:
+    timed(tmp_path, *range(0, 10_000, 1000))
+    options = query(tmp_path, startingTimestamp="3000")
+    checkpoint = Checkpoint()
+    engine = Engine(options, checkpoint, kind=kind)
+    engine.drain()
+    assert json.loads(checkpoint.offsets[0])["t"]["begins"] == {"0": 3}
+    # That it goes is no news, in this life of the driver or in the next.
+    assert not engine.trigger()
+    assert not Engine(options, checkpoint, kind=kind).trigger()
+    timed(tmp_path, 10_000)
+    engine.drain()
+    assert "begins" not in json.loads(checkpoint.offsets[1])["t"]
+    assert len(checkpoint.offsets) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        ({"startingOffsets": "earliest"}, 0, False),
+        ({"startingOffsets": "earliest"}, 5, True),
+        ({"startingOffsets": '{"t":{"0":-2}}'}, 10, True),
+        ({"startingOffsets": "latest"}, 5, False),
+        ({"startingTimestamp": "3000"}, 0, False),
+        ({"startingTimestamp": "3000"}, 2, False),
+        ({"startingTimestamp": "3000"}, 5, True),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":3000}}'}, 10, True),
+        ({"startingTimestamp": "99999", "startingOffsetsByTimestampStrategy": "latest"}, 5, False),
+    ],
+    ids=str,
+)
+def test_checkpoints_of_older_versions_do_not_say_where_it_began(
+    kind: str, case: tuple[dict[str, str], int, bool], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is worked out again. Where records of then may be gone, a warning says so: nobody can tell whether they were there."""
+    start, deleted, told = case
+    timed(tmp_path, *range(0, 10_000, 1000))
+    options = query(tmp_path, **start)
+    checkpoint = died(options, kind)
+    checkpoint.offsets = [json.dumps(without_begins(json.loads(text))) for text in checkpoint.offsets]
+    timed(tmp_path, 10_000, 11_000)
+    delete_before(tmp_path, deleted)
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        Engine(options, checkpoint, kind=kind).drain()
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == told
+    if told:
+        assert f"t-0: the first micro-batch is read again, from offset {min(deleted, 10)}: the log starts at {deleted} now" in found[0]
+        assert "records may be lost" in found[0]
+    first = {"earliest": 0, "latest": 10}.get(start.get("startingOffsets", ""), 0 if "startingOffsets" in start else 3)
+    first = 10 if start.get("startingTimestamp") == "99999" else first
+    assert checkpoint.records() == {("t", 0): list(range(max(first, deleted), 12))}
 
 
 class History:

@@ -5,6 +5,7 @@ Which micro-batches there are is the subject of ``test_spark_stream.py``, which 
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
@@ -88,7 +89,7 @@ def test_available_now_goes_on_where_it_was(spark: SparkSession, tmp_path: Path)
             query.run(availableNow=True)
     assert query.records() == held(tmp_path / "logs")
     assert query.checkpoint()[-1] == {"t": {"0": 50, "1": 50, "epochs": {"0": 0, "1": 0}}}
-    assert query.checkpoint()[0] == {"t": {"0": 15, "1": 15, "epochs": {"0": 0, "1": 0}}}
+    assert query.checkpoint()[0] == {"t": {"0": 15, "1": 15, "epochs": {"0": 0, "1": 0}, "begins": {"0": 0, "1": 0}}}
     append(tmp_path / "logs", "t-1", 3)
     append(tmp_path / "logs", "t-2", 2)
     query.run(availableNow=True)
@@ -100,7 +101,7 @@ def test_a_query_that_starts_at_the_latest_sees_what_comes_then(spark: SparkSess
     append(tmp_path / "logs", "t-0", 5)
     query = Query(spark, tmp_path, startingOffsets="latest")
     query.run(availableNow=True)
-    assert query.checkpoint() == [{"t": {"0": 5, "epochs": {"0": 0}}}]
+    assert query.checkpoint() == [{"t": {"0": 5, "epochs": {"0": 0}, "begins": {"0": 5}}}]
     append(tmp_path / "logs", "t-0", 2)
     query.run(once=True)
     assert query.records() == {("t", 0): [5, 6]}
@@ -180,7 +181,7 @@ def test_a_micro_batch_that_failed_is_read_again_with_the_same_offsets(spark: Sp
     with pytest.raises(StreamingQueryException, match=r"t-0/0{20}\.log"):
         query.run(availableNow=True)
     assert query.batches == {}
-    assert query.checkpoint() == [{"t": {"0": 10, "epochs": {"0": 0}}}]
+    assert query.checkpoint() == [{"t": {"0": 10, "epochs": {"0": 0}, "begins": {"0": 0}}}]
     segment.write_bytes(whole)
     append(tmp_path / "logs", "t-0", 3)
     for _ in range(2):
@@ -190,12 +191,42 @@ def test_a_micro_batch_that_failed_is_read_again_with_the_same_offsets(spark: Sp
     assert query.records() == held(tmp_path / "logs")
 
 
+@pytest.mark.parametrize("start", [{"startingOffsets": "earliest"}, {"startingTimestamp": "2000"}], ids=str)
+def test_a_first_micro_batch_that_is_run_again_begins_where_it_began(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: dict[str, str]
+) -> None:
+    """Spark keeps its end alone. What is deleted before it runs again is missed."""
+    with Log.open(tmp_path / "logs" / "t-0", "a") as log:
+        for number in range(10):
+            log.append(b"x", timestamp=1000 * number)
+    query, begin = Query(spark, tmp_path, **start), 2 if "startingTimestamp" in start else 0
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "the sink is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Query, "_keep", full)
+        with pytest.raises(StreamingQueryException, match="the sink is full"):
+            query.run(availableNow=True)
+    assert query.checkpoint() == [{"t": {"0": 10, "epochs": {"0": 0}, "begins": {"0": begin}}}]
+    with Log.open(tmp_path / "logs" / "t-0", "a") as log:
+        log.append(b"x", timestamp=10_000)
+        log.delete_records_before(6)
+    with pytest.raises(StreamingQueryException, match=f"t-0 starts at 6 now: offsets {begin} to 5 are gone"):
+        query.run(availableNow=True)
+    lenient = Query(spark, tmp_path, **start, failOnDataLoss="false")
+    lenient.run(availableNow=True)
+    assert lenient.records() == {("t", 0): [6, 7, 8, 9, 10]}
+
+
 def test_what_a_stream_refuses_fails_when_it_starts(spark: SparkSession, tmp_path: Path) -> None:
     append(tmp_path / "logs", "t-0", 5)
     with pytest.raises(AnalysisException, match="did you mean 'maxOffsetsPerTrigger'"):
         Query(spark, tmp_path, maxOffsetPerTrigger=3).start()
     with pytest.raises((StreamingQueryException, AnalysisException), match="option endingOffsets: is for batch queries"):
         Query(spark, tmp_path, endingOffsets="latest").run(availableNow=True)
+    with pytest.raises((StreamingQueryException, AnalysisException), match="option onCorrupt: stop is for batch queries"):
+        Query(spark, tmp_path, onCorrupt="stop").run(availableNow=True)
 
 
 def test_a_schema_given_by_the_user_chooses_the_columns(spark: SparkSession, tmp_path: Path) -> None:

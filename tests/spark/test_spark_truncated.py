@@ -317,7 +317,7 @@ def test_a_query_of_spark_fails_until_it_may_lose_data(spark: SparkSession, tmp_
 
     assert run() == 10
     newest = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-    assert json.loads(newest.read_text().splitlines()[-1])["t"] == {"0": 10, "epochs": {"0": 2}}
+    assert json.loads(newest.read_text().splitlines()[-1])["t"] == {"0": 10, "epochs": {"0": 2}, "begins": {"0": 0}}
     append(tmp_path / "logs", 3, 2)
     assert run() == 12
     regrown(tmp_path / "logs", 5, 4, 9)
@@ -346,7 +346,7 @@ def test_a_checkpoint_without_epochs_goes_on_and_gets_them(kind: str, tmp_path: 
     append(tmp_path, 2, 5, 5)
     checkpoint = Checkpoint()
     Engine(query(tmp_path), checkpoint, kind=kind).drain()
-    assert json.loads(checkpoint.offsets[-1])["t"] == {"0": 10, "epochs": {"0": 2}}
+    assert json.loads(checkpoint.offsets[-1])["t"] == {"0": 10, "epochs": {"0": 2}, "begins": {"0": 0}}
     checkpoint.offsets = [json.dumps(to_json(from_json(json.loads(text)))) for text in checkpoint.offsets]
     old = copy.deepcopy(checkpoint)
     engine = Engine(query(tmp_path), checkpoint, kind=kind)

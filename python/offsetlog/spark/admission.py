@@ -62,6 +62,8 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
         before, now = Known.of(start), Known.of(found)
         is_same = (
             end == begin
+            # The first micro-batch runs, whether it reads something or not.
+            and not now.begins
             and all(before.ids.get(topic, new) == new for topic, new in now.ids.items())
             and all(before.epochs.get(partition, new) == new for partition, new in now.epochs.items())
         )

@@ -23,7 +23,17 @@ from offsetlog._text import counted
 from offsetlog.spark.filters import Pushed
 from offsetlog.spark.first_line import text_first, text_first_of_each
 from offsetlog.spark.planning import tasks
-from offsetlog.spark.stream_offsets import Behind, Known, OffsetJson, Offsets, from_json, rate_limited, to_json, waiting
+from offsetlog.spark.stream_offsets import (
+    Behind,
+    Known,
+    OffsetJson,
+    Offsets,
+    from_json,
+    rate_limited,
+    to_json,
+    waiting,
+    without_begins,
+)
 from offsetlog.spark.stream_options import StreamSettings
 from offsetlog.spark.stream_planning import Follower
 from offsetlog.spark.tasks import input_partitions, read_task
@@ -46,6 +56,7 @@ class StreamReader(DataSourceStreamReader):
         self._follower: Follower | None = None
         self._initial: Offsets | None = None
         self._standing: frozenset[TopicPartition] | None = None
+        self._begins: Offsets = {}
         self._seen: Offsets | None = None
         self._last: Offsets | None = None
         self._last_json: OffsetJson = {}
@@ -75,7 +86,10 @@ class StreamReader(DataSourceStreamReader):
             A topic is not there.
         """
         self._last = self._limited(self._start() if self._last is None else self._last)
-        self._last_json = self._json(self._last, self._last_json)
+        found = self._json(self._last, self._last_json)
+        # That the first micro-batch is over is no news.
+        if found != without_begins(self._last_json):
+            self._last_json = found
         return self._last_json
 
     @text_first
@@ -98,7 +112,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         known = Known.of(start)
         if self._is_first_again(begin, stop):
-            begin = self._initial = self._following().initial_again(stop)
+            begin = self._initial = self._began(end)
             self._standing, self._last, self._last_json = None, stop, end
             # It begins elsewhere than the offsets that the epochs are of.
             known = known._replace(epochs={})
@@ -125,11 +139,15 @@ class StreamReader(DataSourceStreamReader):
         return self._follower
 
     def _json(self, offsets: Offsets, before: OffsetJson | None = None) -> OffsetJson:
-        """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, those of then."""
+        """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, those of then.
+
+        The end of the first micro-batch has also where that one begins: after a crash, nothing else tells.
+        """
+        begins, self._begins = self._begins, {}
         following, start, known = self._following(), from_json(before or {}), Known.of(before or {})
         stay = {partition.topic for partition, offset in offsets.items() if start.get(partition) == offset}
         ids = {topic: known_id for topic, known_id in known.ids.items() if topic in stay}
-        return to_json(offsets, {**ids, **following.ids}, following.epochs(offsets, start, known))
+        return to_json(offsets, {**ids, **following.ids}, following.epochs(offsets, start, known), begins)
 
     def _own_warnings(self) -> list[str]:
         """Return what this PySpark cannot do with the options."""
@@ -145,8 +163,13 @@ class StreamReader(DataSourceStreamReader):
             if self._seen is None:
                 self._initial, self._standing = self._following().initial()
             else:
-                self._initial = self._following().initial_again(self._seen)
+                self._initial = self._began(self._last_json)
         return self._initial
+
+    def _began(self, end: OffsetJson) -> Offsets:
+        """Return where the first micro-batch began that ends at `end`, which another process gave."""
+        # Older versions did not write it.
+        return Known.of(end).begins or self._following().initial_again(from_json(end))
 
     def _is_first_again(self, begin: Offsets, stop: Offsets) -> bool:
         """Whether this is the first micro-batch once more, whose end another process gave: where it began is to be found out again."""
@@ -157,7 +180,7 @@ class StreamReader(DataSourceStreamReader):
         latest = self._there(start)
         if self._standing is not None and self._initial is not None:
             # The first micro-batch: of partitions that start at the latest it reads nothing, and leaves new ones to the next one, so
-            # that its end in the checkpoint says where the query started (see Follower.initial_again).
+            # that its end in the checkpoint says where the query started, also to older versions (see Follower.initial_again).
             known = self._initial
             latest = {
                 partition: known[partition] if partition in self._standing else offset
@@ -165,6 +188,7 @@ class StreamReader(DataSourceStreamReader):
                 if partition in known
             }
             self._standing = None
+            self._begins = {partition: known[partition] for partition in latest}
         return latest
 
     def _there(self, start: Offsets) -> Offsets:

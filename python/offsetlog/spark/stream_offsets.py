@@ -28,6 +28,7 @@ __all__ = [
     "to_json",
     "topic_ids",
     "waiting",
+    "without_begins",
 ]
 
 Offsets = dict[TopicPartition, int]
@@ -38,7 +39,8 @@ Epochs = dict[TopicPartition, int]
 """For each partition the leader epoch of the last offset before that one, where it is known."""
 OffsetJson = dict[str, dict[str, int | str | dict[str, int]]]
 """Offsets as Spark's Kafka source writes them into a checkpoint, with the topic's id and the leader epochs:
-``{"topic":{"0":23,"1":42,"id":"...","epochs":{"0":5,"1":5}}}``."""
+``{"topic":{"0":23,"1":42,"id":"...","epochs":{"0":5,"1":5}}}``. The end of a query's first micro-batch also has where that one begins:
+``"begins":{"0":0,"1":7}``."""
 
 
 class Known(NamedTuple):
@@ -46,15 +48,18 @@ class Known(NamedTuple):
 
     ids: TopicIds
     epochs: Epochs
+    begins: Offsets
+    """Where the micro-batch begins that ends at the offsets: of a query's first one only, as every other begins where one ended."""
 
     @classmethod
     def of(cls, found: Mapping[str, Mapping[str, Any]]) -> Known:
         """Return what the JSON form has of it: older versions wrote less."""
-        return cls(topic_ids(found), leader_epochs(found))
+        return cls(topic_ids(found), leader_epochs(found), _numbers(found, _BEGINS))
 
 
 _ID = "id"
 _EPOCHS = "epochs"
+_BEGINS = "begins"
 
 
 class Behind(NamedTuple):
@@ -72,22 +77,32 @@ class Behind(NamedTuple):
 
 
 def to_json(
-    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] | None = None, epochs: Mapping[TopicPartition, int] | None = None
+    offsets: Mapping[TopicPartition, int],
+    ids: Mapping[str, str] | None = None,
+    epochs: Mapping[TopicPartition, int] | None = None,
+    begins: Mapping[TopicPartition, int] | None = None,
 ) -> OffsetJson:
     """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news.
 
-    Topics without an id have none there, nor partitions without a leader epoch; neither has what older versions wrote.
+    Topics without an id have none there, nor partitions without a leader epoch or beginning; neither has what older versions wrote.
     """
     found: OffsetJson = {}
     for topic, partition in sorted(offsets):
         found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
     for topic, partitions in found.items():
-        known = {number: (epochs or {}).get(TopicPartition(topic, int(number))) for number in partitions}
+        numbers = [TopicPartition(topic, int(number)) for number in partitions]
         if ids is not None and topic in ids:
             partitions[_ID] = ids[topic]
-        if any(epoch is not None for epoch in known.values()):
-            partitions[_EPOCHS] = {number: epoch for number, epoch in known.items() if epoch is not None}
+        for key, values in ((_EPOCHS, epochs or {}), (_BEGINS, begins or {})):
+            known = {str(each.partition): values[each] for each in numbers if each in values}
+            if known:
+                partitions[key] = known
     return found
+
+
+def without_begins(found: OffsetJson) -> OffsetJson:
+    """Return the JSON form of the same offsets where they end no first micro-batch."""
+    return {topic: {key: value for key, value in partitions.items() if key != _BEGINS} for topic, partitions in found.items()}
 
 
 def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
@@ -102,7 +117,7 @@ def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
         TopicPartition(topic, _number(topic, partition)): int(offset)
         for topic, partitions in found.items()
         for partition, offset in partitions.items()
-        if partition not in (_ID, _EPOCHS)
+        if partition not in (_ID, _EPOCHS, _BEGINS)
     }
 
 
@@ -124,10 +139,14 @@ def topic_ids(found: Mapping[str, Mapping[str, Any]]) -> TopicIds:
 
 def leader_epochs(found: Mapping[str, Mapping[str, Any]]) -> Epochs:
     """Return the leader epochs that are in the JSON form."""
+    return _numbers(found, _EPOCHS)
+
+
+def _numbers(found: Mapping[str, Mapping[str, Any]], key: str) -> dict[TopicPartition, int]:
     return {
-        TopicPartition(topic, int(partition)): int(epoch)
+        TopicPartition(topic, int(partition)): int(number)
         for topic, partitions in found.items()
-        for partition, epoch in partitions.get(_EPOCHS, {}).items()
+        for partition, number in partitions.get(key, {}).items()
     }
 
 

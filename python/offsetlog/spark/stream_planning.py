@@ -62,8 +62,9 @@ class Follower:
     def initial_again(self, end: Offsets) -> Offsets:
         """Return where a query started whose first micro-batch ends at `end`, for that to be read again.
 
-        A Python source cannot write its first offsets into the checkpoint. So they are worked out once more: what does not move is
-        what it was, and what does (the latest of then) is the end of the first micro-batch, which reads nothing of such a partition.
+        For checkpoints of older versions, which did not write it. So it is worked out once more: what does not move is what it was,
+        and what does (the latest of then) is the end of the first micro-batch, which reads nothing of such a partition. What the log
+        may have lost since is a warning, as nobody can tell whether it was there.
         """
         listing = self._listing()
         chosen = listing.chosen()
@@ -72,12 +73,28 @@ class Follower:
         for partition in chosen:
             if partition not in end:
                 continue
-            start, moves = self._start(partition, listing.log(partition))
+            log = listing.log(partition)
+            start, moves = self._start(partition, log)
             offsets[partition] = end[partition] if moves else min(start, end[partition])
-            if self._from_earliest(partition) and start > 0:
-                name = f"{partition.topic}-{partition.partition}"
-                self._warn("%s: the first micro-batch is read again, from the earliest offset of now, %d", name, start)
+            self._warn_of_moved_start(partition, log, offsets[partition])
         return offsets
+
+    def _warn_of_moved_start(self, partition: TopicPartition, log: Log, start: int) -> None:
+        """Warn if a start that was worked out once more may lie behind what was to be read and is gone."""
+        first = log.log_start_offset
+        if first == 0 or not self._moves_with_log_start(partition):
+            return
+        # An earlier record of a time before the one asked for: as times mostly rise, what was deleted was older still.
+        if first < start and next(iter(log.scan(first, start)), None) is not None:
+            return
+        name = f"{partition.topic}-{partition.partition}"
+        self._warn(
+            "%s: the first micro-batch is read again, from offset %d: the log starts at %d now, and its checkpoint, of an older "
+            "version, does not say where it began; records may be lost",
+            name,
+            start,
+            first,
+        )
 
     def latest(self, start: Offsets) -> Offsets:
         """Return where reading ends for now in every partition that is there, those that `start` does not know included.
@@ -190,7 +207,7 @@ class Follower:
             Offsets or partitions are gone, another leader wrote in place of what was read, or a topic was recreated, and
             ``failOnDataLoss`` is on.
         """
-        at_start, at_end = known_at_start or Known({}, {}), known_at_end or Known({}, {})
+        at_start, at_end = known_at_start or Known.of({}), known_at_end or Known.of({})
         listing = self._listing()
         deleted = start.keys() - end.keys()
         if deleted:
@@ -263,9 +280,12 @@ class Follower:
         # A time without a record gives the end; so may one whose record is the last thing that was appended, which does no harm.
         return offset, kind != "earliest" and offset == end
 
-    def _from_earliest(self, partition: TopicPartition) -> bool:
+    def _moves_with_log_start(self, partition: TopicPartition) -> bool:
+        """Whether what the options say of a start means a later offset once earlier records are deleted."""
         limit = self._settings.start
-        return limit.kind == "earliest" or (limit.kind == "offsets" and limit.value.get(partition) == EARLIEST)
+        if limit.kind == "offsets":
+            return bool(limit.value.get(partition) == EARLIEST)
+        return limit.kind != "latest"
 
     def _end(self, log: Log, start: int) -> int:
         _, end, behind_last = readable_range(self._settings, log)
