@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, named
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession, functions as fn
 
 import offsetlog.spark
 from offsetlog import ConfigError, LogDir, Scan, Split, open_cached
-from offsetlog.spark import lookup, register, scan, splits
+from offsetlog.spark import lookup, map_splits, register, scan, splits
 from spark_rows import ALL_COLUMNS, CLEAN_PATH, collected, header_pairs, load, offsets, only
 
 EVERYTHING = ",".join(sorted({golden.topic for golden in CLEAN_PARTITIONS}))
@@ -72,6 +74,45 @@ def test_a_scan_refuses_what_the_source_refuses(spark: SparkSession) -> None:
         scan(spark, CLEAN_LOG_DIRS, path="/logs", subscribe="g-plain")
     with pytest.raises(TypeError, match="option minPartitions must be"):
         splits(CLEAN_LOG_DIRS, subscribe="g-plain", minPartitions=1.5)
+
+
+@pytest.mark.parametrize("name", ["key_equals", "keyEquals"])
+def test_keys_are_given_in_one_way(spark: SparkSession, name: str) -> None:
+    """Neither of the two wins in silence."""
+    options: dict[str, Any] = {"subscribe": "g-codec-none", "columns": ["key"], name: "key-7"}
+    for keys in ([b"key-9"], b"key-7"):
+        with pytest.raises(ConfigError, match="option keyEquals: says which keys are wanted, and so does the argument keys"):
+            scan(spark, CLEAN_LOG_DIRS, keys=keys, **options)
+        with pytest.raises(ConfigError, match="option keyEquals: says which keys are wanted, and so does the argument keys"):
+            map_splits(spark, CLEAN_LOG_DIRS, list, keys=keys, **options)
+    by_option = scan(spark, CLEAN_LOG_DIRS, **options).collect()
+    assert {row.key for row in by_option} == {b"key-7"}
+    del options[name]
+    assert len(by_option) == scan(spark, CLEAN_LOG_DIRS, keys=b"key-7", **options).count() > 0
+
+
+@pytest.mark.parametrize("call", ["scan", "splits", "map_splits"])
+def test_what_has_no_effect_is_told(spark: SparkSession, call: str, caplog: pytest.LogCaptureFixture) -> None:
+    options: dict[str, Any] = {
+        "subscribe": "g-roll-ms",
+        "columns": "offset",
+        "maxOffsetsPerTrigger": 7,
+        "pushdown": True,
+        "groupIdPrefix": "x",
+        "kafka.bootstrap.servers": "broker:9092",
+    }
+    calls: dict[str, Callable[[], object]] = {
+        "scan": lambda: scan(spark, CLEAN_LOG_DIRS, **options),
+        "splits": lambda: splits(CLEAN_LOG_DIRS, **options),
+        "map_splits": lambda: map_splits(spark, CLEAN_LOG_DIRS, lambda batches: sum(1 for _ in batches), **options),
+    }
+    with caplog.at_level(logging.WARNING, logger="offsetlog"):
+        calls[call]()
+    assert [record.getMessage() for record in caplog.records if record.name == "offsetlog"] == [
+        "options for a Kafka client are ignored, there is no broker: groupIdPrefix, kafka.bootstrap.servers",
+        "options for streams are ignored in a batch query: maxOffsetsPerTrigger",
+        "option pushdown is ignored: Spark hands filters to the data source alone; give keys, times or offsets here",
+    ]
 
 
 def test_work_is_done_inside_the_workers_over_splits(spark: SparkSession) -> None:

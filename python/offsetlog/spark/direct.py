@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskResult", "map_splits", "scan", "splits"]
 
+logger = logging.getLogger("offsetlog")
+
 
 def scan(  # one parameter an option
     spark: SparkSession,
@@ -58,7 +61,7 @@ def scan(  # one parameter an option
     paths
         One log dir, several (a list, or commas between them), or a partition directory; every worker must see them.
     keys
-        Only records with one of these keys; a single ``bytes`` is one key.
+        Only records with one of these keys; a single ``bytes`` is one key. In place of ``keyEquals``, not beside it.
     start_timestamp, stop_timestamp
         Only records with ``start_timestamp <= timestamp < stop_timestamp``: ``int`` ms or an aware ``datetime``. Unlike
         ``startingTimestamp``, which finds one offset, this looks at every record. What lies before the first one that is late enough
@@ -72,7 +75,8 @@ def scan(  # one parameter an option
         Is told what the workers read, and calls back while they do. Not with Spark Connect.
     **options
         Options of the data source by their names, in any case, with or without underscores: ``subscribe="orders"``,
-        ``columns=["key", "value"]``, ``starting_offsets={"orders": {"0": 7}}``. Python values or Spark's texts.
+        ``columns=["key", "value"]``, ``starting_offsets={"orders": {"0": 7}}``. Python values or Spark's texts. What has no effect
+        here (options of streams and of Kafka clients, ``pushdown``) is a warning (logger ``offsetlog``).
 
     Raises
     ------
@@ -270,6 +274,8 @@ def _asked(
     stop_timestamp: int | datetime | None,
 ) -> tuple[Settings, Pushed]:
     settings = _settings(paths, options)
+    if keys is not None and settings.keys is not None:
+        refuse("keyEquals", settings.keys[0].decode(), "says which keys are wanted, and so does the argument keys: give one of them")
     return settings, Pushed(
         keys=settings.keys if keys is None else _keys(keys),
         start_timestamp=_millis("start_timestamp", start_timestamp),
@@ -293,7 +299,12 @@ def _settings(paths: Paths, options: Mapping[str, object]) -> Settings:
         if name in texts:
             refuse(name, texts[name], "is the argument paths here")
     texts["paths"] = json.dumps(folders(paths))
-    return settings_from(texts)
+    settings = settings_from(texts)
+    for warning in (*settings_from(texts, "either").warnings, *settings.warnings):
+        logger.warning("%s", warning)
+    if settings.pushdown:
+        logger.warning("option pushdown is ignored: Spark hands filters to the data source alone; give keys, times or offsets here")
+    return settings
 
 
 def _text(name: str, value: object) -> str:
