@@ -72,6 +72,8 @@ def test_a_scan_refuses_what_the_source_refuses(spark: SparkSession) -> None:
         scan(spark, CLEAN_LOG_DIRS, subscrib="g-plain")
     with pytest.raises(ConfigError, match="option path: is the argument paths here"):
         scan(spark, CLEAN_LOG_DIRS, path="/logs", subscribe="g-plain")
+    with pytest.raises(ConfigError, match="option startingTimestamp: is a time before 1970, found -1"):
+        splits(CLEAN_LOG_DIRS, subscribe="g-plain", starting_timestamp=datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC))
     with pytest.raises(TypeError, match="option minPartitions must be"):
         splits(CLEAN_LOG_DIRS, subscribe="g-plain", minPartitions=1.5)
 

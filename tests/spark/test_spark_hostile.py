@@ -169,13 +169,13 @@ def test_limits_of_what_is_taken_plan_and_read() -> None:
         {"minPartitions": int_max, "maxRecordsPerPartition": long_max, "maxBytesPerPartition": long_max, "taskSlots": int_max},
         {"maxBatchBytes": long_max},
         {"maxDecompressedBytes": long_max},
-        {"startingTimestamp": f"-{long_max}"},
+        {"startingTimestamp": "0"},
         {"endingTimestamp": long_max},
     ]
     for options in extremes:
         tasks = plan(settings_from({**base, **options}))
         assert sum(Scan.over([each.split for each in task], columns=["offset"]).count() for task in tasks) == len(golden.rows), options
-    for options in ({"startingTimestamp": long_max}, {"endingTimestamp": f"-{long_max}"}, {"maxBatchBytes": "1"}):
+    for options in ({"startingTimestamp": long_max}, {"endingTimestamp": "0"}, {"maxBatchBytes": "1"}):
         try:
             assert plan(settings_from({**base, **options})) == []
         except OffsetLogError as error:
@@ -424,8 +424,14 @@ def test_a_single_key_will_do(spark: SparkSession) -> None:
 def test_times_at_the_ends_of_the_calendar_are_taken(hours: int) -> None:
     zone = dt.timezone(dt.timedelta(hours=hours))
     first, last = dt.datetime.min.replace(tzinfo=zone), dt.datetime.max.replace(tzinfo=zone)
-    assert splits(CLEAN_PATH, subscribe="g-plain", starting_timestamp=first, ending_timestamp=last)
-    assert splits(CLEAN_PATH, subscribe="g-plain", ending_timestamp=first) == []
+    epoch = dt.datetime.fromtimestamp(0, zone)
+    assert splits(CLEAN_PATH, subscribe="g-plain", starting_timestamp=epoch, ending_timestamp=last)
+    assert splits(CLEAN_PATH, subscribe="g-plain", ending_timestamp=epoch) == []
+    assert splits(CLEAN_PATH, subscribe="g-plain", start_timestamp=first)
+    # Options are Kafka's, where some negative numbers are no times.
+    for name in ("starting_timestamp", "ending_timestamp"):
+        with pytest.raises(ConfigError, match="is a time before 1970, found -62135"):
+            splits(CLEAN_PATH, subscribe="g-plain", **{name: first})  # type: ignore[arg-type]  # an option
 
 
 def test_warnings_of_hostile_names_can_be_written(caplog: pytest.LogCaptureFixture) -> None:

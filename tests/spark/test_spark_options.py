@@ -89,6 +89,19 @@ def test_names_are_known_in_any_case() -> None:
         ("startingTimestamp", "yesterday", "one time in ms"),
         ("startingTimestamp", "99999999999999999999", "one time in ms"),
         ("endingTimestamp", '{"t":{"0":1}}', "one time in ms"),
+        (
+            "startingTimestamp",
+            "-2",
+            "is a time before 1970, found -2: the latest (-1) and the earliest (-2) are asked for with startingOffsets",
+        ),
+        (
+            "endingTimestamp",
+            " -1 ",
+            "is a time before 1970, found -1: the latest (-1) and the earliest (-2) are asked for with endingOffsets",
+        ),
+        ("endingTimestamp", "-1700000000000", "is a time before 1970"),
+        ("startingOffsetsByTimestamp", '{"t":{"0":5,"1":-2}}', "t-1 has a time before 1970, found -2: the latest"),
+        ("endingOffsetsByTimestamp", '{"t":{"0":-1}}', "are asked for with endingOffsets"),
         ("startingOffsetsByTimestamp", "17", "must be a JSON object"),
         ("endingOffsetsByTimestamp", "[]", "must be a JSON object"),
         ("startingOffsetsByTimestampStrategy", "latset", "must be error or latest, found 'latset'; did you mean 'latest'?"),
@@ -145,6 +158,11 @@ def test_a_time_wins_over_times_and_times_over_offsets() -> None:
     both = settings_from({**PLAIN, **start, **end})
     assert both.start == Limit("startingOffsetsByTimestamp", "timestamps", {("t", 0): 7})
     assert both.end == Limit("endingOffsetsByTimestamp", "timestamps", {("t", 0): 8})
+
+
+def test_a_time_of_0_is_one() -> None:
+    both = settings_from({**PLAIN, "startingTimestamp": "0", "endingOffsetsByTimestamp": '{"t":{"0":0}}'})
+    assert (both.start.value, both.end.value) == (0, {("t", 0): 0})
 
 
 def test_paths_come_with_commas_as_uris_or_as_a_list() -> None:

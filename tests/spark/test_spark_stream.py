@@ -93,6 +93,11 @@ def test_behind_is_over_all_partitions() -> None:
         ({"maxTriggerDelay": "1.5h"}, "option maxTriggerDelay: must be a time"),
         ({"startingOffsets": "newest"}, "option startingOffsets: must be 'earliest', 'latest' or JSON"),
         ({"startingOffsets": '{"t":{"0":-3}}'}, "t-0 must be an offset, -2 (earliest) or -1 (latest)"),
+        (
+            {"startingTimestamp": "-1"},
+            "option startingTimestamp: is a time before 1970, found -1: the latest (-1) and the earliest (-2)",
+        ),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":-2}}'}, "t-0 has a time before 1970, found -2"),
         ({"kafka.auto.offset.reset": "earliest"}, "is not supported, as in Spark's Kafka source"),
         ({"subscribePattern": "t"}, "exactly one of assign, subscribe and subscribePattern"),
     ],

@@ -200,7 +200,10 @@ def _limit(given: Mapping[str, str], names: tuple[str, str, str], query: Query) 
     if timestamp.lower() in given:
         return Limit(timestamp, "timestamp", _timestamp(timestamp, given[timestamp.lower()]))
     if timestamps.lower() in given:
-        return Limit(timestamps, "timestamps", by_partition(timestamps, given[timestamps.lower()]))
+        times = by_partition(timestamps, given[timestamps.lower()])
+        for partition, time in times.items():
+            _check_time(timestamps, given[timestamps.lower()], time, f"{partition_names([partition])} has a time")
+        return Limit(timestamps, "timestamps", times)
     if offsets.lower() in given:
         return _offsets(offsets, given[offsets.lower()], query)
     return Limit(offsets, "earliest" if offsets.startswith("starting") and query != "stream" else "latest")
@@ -257,7 +260,15 @@ def _timestamp(name: str, text: str) -> int:
     number = whole(text)
     if number is None or not -LONG_MAX <= number <= LONG_MAX:
         refuse(name, text, f"must be one time in ms since 1970-01-01T00:00:00Z, as a whole number, found {shown(text)}")
+    _check_time(name, text, number, "is a time")
     return number
+
+
+def _check_time(name: str, text: str, time: int, what: str) -> None:
+    """Refuse a negative time: brokers, and so Spark's Kafka source, take -1 in its place for the latest and -2 for the earliest."""
+    if time < 0:
+        offsets = "startingOffsets" if name.startswith("starting") else "endingOffsets"
+        refuse(name, text, f"{what} before 1970, found {time}: the latest (-1) and the earliest (-2) are asked for with {offsets}")
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
