@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Literal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StructField, StructType
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["lookup"]
 
 RECORD = "record"
+CHOICE_SECONDS = 1.0
+"""How long the choice of a replica holds, whatever it lacks: a look at the log dirs costs too much for each missing offset."""
+_Got: TypeAlias = "tuple[str, int, Record | None]"
+_Get: TypeAlias = Callable[..., _Got]
 _ATTRIBUTES = {
     "timestamp": "datetime",
     "timestampType": "timestamp_type",
@@ -42,7 +48,8 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
     ----------
     paths
         One log dir or several (a list, or commas between them), which every worker sees. For a single partition directory the UDF
-        takes the offset alone.
+        takes the offset alone. Of several replicas a worker reads the longest one. It chooses again if that one is gone, and, once a
+        second at most, if it lacks an offset.
     what
         A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), or ``"record"`` for a struct of the columns of
         Spark's Kafka source with the headers.
@@ -82,9 +89,9 @@ class _Fetch:
         self._whole = whole
         self._missing = missing
 
-    def _fetched(self, path: str, offset: int) -> Any:  # noqa: ANN401  # the value of a column of any type
+    def _fetched(self, get: _Get, *place: Any) -> Any:  # noqa: ANN401  # the value of a column of any type
         try:
-            record = open_cached(path).get(offset)
+            path, offset, record = get(*place)
         except OffsetOutOfRangeError:
             if self._missing == "error":
                 raise
@@ -107,7 +114,7 @@ class _LookUp(_Fetch):
     def __call__(self, topic: str | None, partition: int | None, offset: int | None) -> Any:  # noqa: ANN401
         if topic is None or partition is None or offset is None:
             return None
-        return self._fetched(_path(self._paths, topic, partition), offset)
+        return self._fetched(_get_from_longest, self._paths, topic, partition, offset)
 
 
 class _LookUpOffset(_Fetch):
@@ -117,20 +124,42 @@ class _LookUpOffset(_Fetch):
 
     @text_first
     def __call__(self, offset: int | None) -> Any:  # noqa: ANN401
-        return None if offset is None else self._fetched(self._paths[0], offset)
+        return None if offset is None else self._fetched(_get, self._paths[0], offset)
 
 
-_directories: dict[tuple[int, tuple[str, ...], str, int], str] = {}
-"""Where a partition was found, in this process: a forked worker looks for itself."""
+class _Choice(NamedTuple):
+    """The longest replica of a partition, when it was looked for."""
+
+    path: str
+    at: float
+    """By the monotonic clock."""
 
 
-def _path(paths: tuple[str, ...], topic: str, partition: int) -> str:
+_choices: dict[tuple[int, tuple[str, ...], str, int], _Choice] = {}
+"""By partition, in this process: a forked worker looks for itself."""
+
+
+def _get_from_longest(paths: tuple[str, ...], topic: str, partition: int, offset: int) -> _Got:
+    """Fetch from the longest replica: that of the last look, unless it is gone or may have been overtaken by another one."""
     key = (os.getpid(), paths, topic, partition)
-    path = _directories.get(key)
-    if path is None:
-        with LogDir.open(paths) as log_dir:
-            path = _directories[key] = log_dir.log(topic, partition).path
-    return path
+    choice = _choices.get(key)
+    if choice is not None:
+        try:
+            return _get(choice.path, offset)
+        except FileNotFoundError:
+            # A broker moved the partition to another log dir, or it was deleted: the look at all of them tells.
+            pass
+        except OffsetOutOfRangeError:
+            if time.monotonic() - choice.at < CHOICE_SECONDS:
+                raise
+    with LogDir.open(paths) as log_dir:
+        path = log_dir.log(topic, partition).path
+    _choices[key] = _Choice(path, time.monotonic())
+    return _get(path, offset)
+
+
+def _get(path: str, offset: int) -> _Got:
+    return path, offset, open_cached(path).get(offset)
 
 
 def _value(record: Record, column: str) -> Any:  # noqa: ANN401

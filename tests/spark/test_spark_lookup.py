@@ -1,0 +1,92 @@
+"""Look-ups by a UDF: which replica they read, and that they give the columns of the data source. The rest is in ``test_spark_direct.py``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from offsetlog import Log, LogDir, LogDirError, OffsetOutOfRangeError
+from offsetlog.spark import lookup, udf
+
+
+def looked_up(folders: list[Path], missing: str = "null") -> Callable[[int], bytes | None]:
+    """The function that a worker calls for each row, for partition t-0."""
+    function = lookup(folders, missing=missing).func  # type: ignore[arg-type]  # one of the two
+    return lambda offset: function("t", 0, offset)
+
+
+def append(folder: Path, count: int) -> None:
+    with Log.open(folder / "t-0", "a") as log:
+        for _ in range(count):
+            log.append(b"%d" % log.log_end_offset)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time of the worker, in seconds."""
+    now = [1000.0]
+    monkeypatch.setattr(f"{udf.__name__}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What was asked for each time that log dirs were listed."""
+    found: list[object] = []
+
+    def counted(paths: tuple[str, ...]) -> LogDir:
+        found.append(paths)
+        return LogDir.open(paths)
+
+    monkeypatch.setattr(udf, "LogDir", SimpleNamespace(open=counted))
+    return found
+
+
+def test_a_replica_that_grows_beyond_the_chosen_one_is_read(tmp_path: Path, clock: list[float], looks: list[object]) -> None:
+    """Within a second at most: the choice is not for the life of the worker."""
+    one, other = tmp_path / "b1", tmp_path / "b2"
+    append(one, 5)
+    append(other, 3)
+    value = looked_up([one, other])
+    strict = looked_up([one, other], "error")
+    assert (value(4), value(5)) == (b"4", None)
+    append(other, 10)
+    assert len(looks) == 1
+    assert value(10) is None
+    clock[0] += udf.CHOICE_SECONDS
+    assert (value(10), value(4)) == (b"10", b"4")
+    assert len(looks) == 2
+    append(one, 20)
+    clock[0] += udf.CHOICE_SECONDS / 2
+    with pytest.raises(OffsetOutOfRangeError):
+        strict(20)
+    clock[0] += udf.CHOICE_SECONDS / 2
+    assert strict(20) == b"20"
+
+
+def test_missing_offsets_do_not_list_the_log_dirs_again_and_again(tmp_path: Path, clock: list[float], looks: list[object]) -> None:
+    append(tmp_path, 5)
+    value = looked_up([tmp_path])
+    for second in range(3):
+        clock[0] += udf.CHOICE_SECONDS
+        assert [value(offset) for offset in range(100, 400)] == [None] * 300
+        assert len(looks) == second + 1
+
+
+def test_a_partition_that_moves_to_another_log_dir_is_found(tmp_path: Path, clock: list[float]) -> None:
+    one, other = tmp_path / "b1", tmp_path / "b2"
+    append(one, 5)
+    for folder in (one, other):
+        Log.open(folder / "u-0", "a").close()
+    value = looked_up([one, other])
+    assert value(4) == b"4"
+    shutil.move(one / "t-0", other / "t-0")
+    assert value(4) == b"4"
+    shutil.rmtree(other / "t-0")
+    with pytest.raises(LogDirError, match='no topic "t"'):
+        value(4)
+    assert clock == [1000.0]
