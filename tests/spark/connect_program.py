@@ -29,6 +29,9 @@ def main() -> None:
     lookup = offsetlog.spark.lookup(logs, "value")
     offsets = spark.createDataFrame([("t", 0, 0), ("t", 0, 7)], "topic string, partition int, offset long")
     found["lookup"] = [row[0].decode() for row in offsets.select(lookup("topic", "partition", "offset")).collect()]
+    record = offsetlog.spark.lookup(logs, "record")
+    looked_up = offsets.select(record("topic", "partition", "offset").alias("record")).selectExpr("unix_millis(record.timestamp)")
+    found["timestamp"] = [row[0] for row in looked_up.collect()]
     source = spark.readStream.format("offsetlog").options(subscribe="t", startingOffsets="earliest").load(logs)
     sink = source.select("value").writeStream.format("offsetlog").options(topic="s", checkpointLocation=str(folder / "checkpoint"))
     sink.trigger(availableNow=True).start(written).awaitTermination(120)

@@ -20,7 +20,8 @@ PROGRAM = Path(__file__).with_name("connect_program.py")
 )
 def test_everything_works_without_a_jvm_in_the_client(tmp_path: Path) -> None:
     with Log.open(tmp_path / "logs/t-0", "a") as log:
-        log.append_records([b"%d" % number for number in range(10)])
+        for number in range(10):
+            log.append(b"%d" % number, timestamp=number - 1)
     (tmp_path / "driver").mkdir()
     found = json.loads(last_line(PROGRAM, tmp_path / "logs", tmp_path / "driver", folder=tmp_path / "driver"))
     assert found == {
@@ -29,5 +30,6 @@ def test_everything_works_without_a_jvm_in_the_client(tmp_path: Path) -> None:
         "scan": 10,
         "write": [5, 5],
         "lookup": ["0", "7"],
+        "timestamp": [-1, 6],
         "stream": 10,
     }

@@ -8,9 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from make_log import batch, segment
+from pyspark.sql import SparkSession
 
 from offsetlog import Log, LogDir, LogDirError, OffsetOutOfRangeError
 from offsetlog.spark import lookup, udf
+from spark_rows import ALL_COLUMNS, load
 
 
 def looked_up(folders: list[Path], missing: str = "null") -> Callable[[int], bytes | None]:
@@ -90,3 +93,43 @@ def test_a_partition_that_moves_to_another_log_dir_is_found(tmp_path: Path, cloc
     with pytest.raises(LogDirError, match='no topic "t"'):
         value(4)
     assert clock == [1000.0]
+
+
+# No time, the last ones that a `datetime` and a timestamp of Spark hold and the ones behind, and those before 1970.
+LONG_MAX = (1 << 63) - 1
+TIMES = [
+    -1,
+    0,
+    1_700_000_000_123,
+    253_402_300_799_999,
+    253_402_300_800_000,
+    10**15,
+    LONG_MAX // 1000,
+    LONG_MAX // 1000 + 1,
+    1_700_000_000_000_000_000,
+    LONG_MAX,
+    -2,
+    -62_135_596_800_001,
+    -(10**15),
+    -LONG_MAX // 1000,
+    -LONG_MAX // 1000 - 1,
+]
+
+
+def test_a_look_up_gives_the_columns_of_the_data_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the times also those that a Python datetime does not hold, and the one that stands for none."""
+    segment(tmp_path / "t-0", 0, *(batch(offset, [(b"k", b"v")], base_timestamp=at) for offset, at in enumerate(TIMES)))
+    columns = [name for name in ALL_COLUMNS.split(",") if name != "leaderEpoch"]
+    source = load(spark, str(tmp_path), subscribe="t", includeHeaders="true").orderBy("offset")
+    offsets = spark.range(len(TIMES)).selectExpr("'t' topic", "0 partition", "id offset")
+    place = ["topic", "partition", "offset"]
+    alone, whole = lookup(tmp_path, "timestamp"), lookup(tmp_path, "record")
+    found = offsets.select(*place, alone(*place).alias("alone"), whole(*place).alias("whole")).orderBy("offset")
+    assert found.schema["alone"].dataType == source.schema["timestamp"].dataType
+    assert found.select("whole.*").schema == source.select(*columns).schema
+    micros = [row[0] for row in source.selectExpr("unix_micros(timestamp)").collect()]
+    assert micros == [at * 1000 if -(1 << 63) <= at * 1000 <= LONG_MAX else None for at in TIMES]
+    assert [tuple(row) for row in found.selectExpr("unix_micros(alone)", "unix_micros(whole.timestamp)").collect()] == [
+        (at, at) for at in micros
+    ]
+    assert found.select("whole.*").drop("timestamp").collect() == source.select(*columns).drop("timestamp").collect()

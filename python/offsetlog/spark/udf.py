@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from pyspark.sql.functions import udf
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
 from offsetlog.spark.first_line import text_first
@@ -27,15 +27,31 @@ __all__ = ["lookup"]
 RECORD = "record"
 CHOICE_SECONDS = 1.0
 """How long the choice of a replica holds, whatever it lacks: a look at the log dirs costs too much for each missing offset."""
+_BEYOND = 1 << 63
 _Got: TypeAlias = "tuple[str, int, Record | None]"
 _Get: TypeAlias = Callable[..., _Got]
 _ATTRIBUTES = {
-    "timestamp": "datetime",
     "timestampType": "timestamp_type",
     "leaderEpoch": "leader_epoch",
     "producerId": "producer_id",
     "producerEpoch": "producer_epoch",
 }
+
+
+class _Micros(TimestampType):
+    """Spark's timestamps, given in their microseconds: a ``datetime`` ends with the year 9999, and they do not."""
+
+    @classmethod
+    def typeName(cls) -> str:  # noqa: N802  # PySpark's name
+        """Return the name of the type, as of its parent."""
+        return TimestampType.typeName()
+
+    def toInternal(self, dt: int | None) -> int | None:  # type: ignore[override]  # noqa: N802  # PySpark's name
+        """Return the microseconds as they are."""
+        return dt
+
+
+_TYPES = {**COLUMNS, "timestamp": _Micros()}
 
 
 def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error"] = "null") -> UserDefinedFunctionLike:
@@ -51,8 +67,8 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
         takes the offset alone. Of several replicas a worker reads the longest one. It chooses again if that one is gone, and, once a
         second at most, if it lacks an offset.
     what
-        A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), or ``"record"`` for a struct of the columns of
-        Spark's Kafka source with the headers.
+        A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), with the values that it has there, or ``"record"``
+        for a struct of the columns of Spark's Kafka source with the headers.
     missing
         The result for an offset without a record (compacted away, a commit or abort marker, outside the log): null, or an error
         that fails the task. A partition that is not there is always an error; null arguments always return null.
@@ -73,8 +89,8 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
         refuse("missing", missing, f"must be 'null' or 'error', found {shown(missing)}")
     absolute = tuple(os.path.abspath(path) for path in folders(paths))
     columns = (*KAFKA_COLUMNS, HEADERS) if what == RECORD else column_names([what])
-    record_type = StructType([StructField(name, COLUMNS[name]) for name in columns])
-    returned = record_type if what == RECORD else COLUMNS[columns[0]]
+    record_type = StructType([StructField(name, _TYPES[name]) for name in columns])
+    returned = record_type if what == RECORD else _TYPES[columns[0]]
     kind = _LookUpOffset if len(absolute) == 1 and is_partition_directory(absolute[0]) else _LookUp
     # Rows of single records: Arrow between the JVM and the worker would gain little, and needs pandas.
     return udf(kind(absolute, columns, whole=what == RECORD, missing=missing), returned, useArrow=False)
@@ -165,4 +181,8 @@ def _get(path: str, offset: int) -> _Got:
 def _value(record: Record, column: str) -> Any:  # noqa: ANN401
     if column == HEADERS:
         return list(record.headers) or None
+    if column == "timestamp":
+        micros = record.timestamp * 1000
+        # As in the data source: -1 ms is a time too, and what 64 bits do not hold is none.
+        return micros if -_BEYOND <= micros < _BEYOND else None
     return getattr(record, _ATTRIBUTES.get(column, column))
