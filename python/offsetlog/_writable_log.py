@@ -415,7 +415,8 @@ class WritableLog(Log):
     def delete_records_before(self, offset: int) -> bool:
         """Make `offset` the lowest offset that can be read, and return whether that changed anything.
 
-        No record file is touched: whole segments below go with retention.
+        No record file is touched: whole segments below go with retention. An offset below the first segment of a topic with tiered
+        storage is only stored: its broker then deletes what is below it in the remote store.
 
         Raises
         ------

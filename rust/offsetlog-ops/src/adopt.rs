@@ -310,6 +310,15 @@ fn plan_one(
     let inside = start_noted
         .or(Some(start))
         .filter(|at| (first..=end).contains(at));
+    // With tiered storage the line is below the first segment, and a broker without it lets the log begin at 0.
+    let is_in_place = found.state == DirectoryState::Live
+        && path.file_name().is_some_and(|old| old == name.as_str());
+    let line = match log.checkpointed_log_start_offset() {
+        // A broker takes it for an empty one.
+        Err(error) if error.is_corruption() => None,
+        line => line?.filter(|_| is_in_place),
+    };
+    let below = line.filter(|line| *line < first && start == first);
     let is_changed = interrupted.is_some()
         || found.state != DirectoryState::Live
         || target.topic_id.is_some_and(|id| before != Some(id))
@@ -341,7 +350,7 @@ fn plan_one(
             partition: found.partition,
             topic_id: target.topic_id,
             in_the_way,
-            log_start_offset: inside.filter(|start| *start > first),
+            log_start_offset: inside.filter(|start| *start > first).or(below),
             checked_end_offset: end,
         },
     })
@@ -489,7 +498,9 @@ impl Plan {
                  own ended, so that consumers and followers that ask for it get no answer"
             ));
         }
-        if let Some(start) = self.adoption.log_start_offset {
+        let first = self.segments.first().map_or(0, |(first, _)| *first);
+        let start = self.adoption.log_start_offset;
+        if let Some(start) = start.filter(|start| *start > first) {
             self.adopted.notes.push(format!(
                 "records before offset {start} of its first segment stay deleted"
             ));

@@ -39,7 +39,7 @@ pub struct Adoption {
     pub topic_id: Option<Uuid>,
     /// Directories of the same partition that are set aside first, as a broker does it: renamed to `-stray`.
     pub in_the_way: Vec<PathBuf>,
-    /// Where the log starts; `None` for the base offset of its first segment.
+    /// Where the log starts; `None` for the base offset of its first segment. That of a tiered log may be below it.
     pub log_start_offset: Option<i64>,
     /// The log is checked up to this offset, exclusive. The rest is recovered, and the files beside its segments are rebuilt.
     pub checked_end_offset: i64,

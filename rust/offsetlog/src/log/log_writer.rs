@@ -391,7 +391,8 @@ impl LogWriter {
         })
     }
 
-    /// Makes `offset` the lowest offset that can be read. Returns whether that changed anything.
+    /// Makes `offset` the lowest offset that can be read. Returns whether that changed anything. An offset below the first segment of a topic
+    /// with tiered storage is only stored: its broker then deletes what is below it in the remote store.
     ///
     /// # Errors
     /// `OffsetOutOfRange` above the high watermark; `Cluster` if other brokers have replicas, or for an internal topic; `Io`,

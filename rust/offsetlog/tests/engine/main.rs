@@ -30,5 +30,6 @@ mod refusals;
 mod reopening;
 mod retention;
 mod roll;
+mod tiered;
 mod truncation;
 mod views;

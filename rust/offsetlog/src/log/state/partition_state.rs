@@ -68,6 +68,11 @@ pub(in crate::log) struct PartitionState {
     has_others: bool,
     /// Whether lines may wait that this writer set while it held the partition's lock.
     owns_lines: bool,
+    /// The line of the log start offset, if there was one when the log was opened. It stays, and follows the start when that moves: a broker
+    /// with tiered storage writes it for each log, also below the first segment, and a log of it without a line begins at 0.
+    start_line: Option<i64>,
+    /// The topic is known to have tiered storage: its line stays too if there was none before the start moved.
+    is_tiered: bool,
     /// No record at or above this offset is cleaned, whatever the stored point says. Not stored yet.
     cleaner_limit: Option<i64>,
     /// The process that made this: a forked child must not touch what its parent's threads may have locked.
@@ -99,9 +104,40 @@ impl PartitionState {
             durable: 0,
             has_others: false,
             owns_lines: false,
+            start_line: None,
+            is_tiered: false,
             cleaner_limit: None,
             process: process_id(),
         })
+    }
+
+    /// Says whether the topic has `remote.storage.enable`, as far as that is known.
+    pub(in crate::log) const fn set_tiered(&mut self, is_tiered: bool) {
+        self.is_tiered = is_tiered;
+    }
+
+    /// The line of the log start offset that stays even if it is not above the first segment.
+    pub(in crate::log) const fn start_line(&self) -> Option<i64> {
+        self.start_line
+    }
+
+    /// Makes the line follow the log start offset, which was moved. Returns the line before, for
+    /// [`restore_start_line`](Self::restore_start_line).
+    pub(in crate::log) const fn move_start_line(&mut self, log_start: i64) -> Option<i64> {
+        let before = self.start_line;
+        if before.is_some() || self.is_tiered {
+            self.start_line = Some(log_start);
+        }
+        before
+    }
+
+    pub(in crate::log) const fn restore_start_line(&mut self, before: Option<i64>) {
+        self.start_line = before;
+    }
+
+    /// Lowers the line to `offset`, where the log is truncated to, or begins by what the caller knows.
+    pub(in crate::log) fn limit_start_line(&mut self, offset: i64) {
+        self.start_line = self.start_line.map(|line| line.min(offset));
     }
 
     /// Adopts what the cluster's metadata says of the partition.
@@ -202,6 +238,7 @@ impl PartitionState {
         };
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
+        self.start_line = log_start;
         let recovery_point = recovery_point.unwrap_or(0);
         // Not if a broker had the log after us. The state file may be ahead of the checkpoint, which is written for many partitions at
         // once.
@@ -298,7 +335,7 @@ impl PartitionState {
     }
 
     /// Writes the recovery point and log start offset for the next opening. As in a broker, the log dir gets a line for the log start
-    /// offset only if that is above `first_base`.
+    /// offset only if that is above `first_base`, or if the log had a line before.
     pub(in crate::log) fn checkpoint(
         &self,
         state: State,
@@ -355,7 +392,11 @@ impl PartitionState {
         let Some(shared) = &self.shared else {
             return self.write_state(&state);
         };
-        let start_line = (state.log_start > first_base).then_some(state.log_start);
+        let start_line = if state.log_start > first_base {
+            Some(state.log_start)
+        } else {
+            self.start_line
+        };
         let high_watermark = self.high_watermark_line(log_end)?;
         let lines = [
             (

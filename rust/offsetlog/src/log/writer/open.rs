@@ -53,6 +53,7 @@ pub(in crate::log) fn open(
             .membership
             .effective(write.config.as_ref(), stored.as_ref(), &write.defaults)?;
     let config = effective.config().clone();
+    place.set_tiered(config.remote_storage_enable());
     let locks = lock(directory, &place)?;
     keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
@@ -67,6 +68,7 @@ pub(in crate::log) fn open(
     if let Some(log_start) = write.log_start_offset {
         start.noted_by_us = false;
         start.log_start_offset = log_start;
+        place.limit_start_line(log_start);
     }
     // A log that is not a broker's gets stored settings even if none are given: by them the next opening sees that it is ours.
     let is_made = stored.is_none() && !guard.membership.is_brokers() && !write.is_copy;

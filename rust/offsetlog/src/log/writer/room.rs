@@ -68,6 +68,7 @@ impl PartitionWriter {
         self.producers.snapshots.remove(&base);
         if start > ends.log_start() {
             ends.set_log_start(start);
+            self.place.move_start_line(start);
             ends.raise_recovery_point(start);
             self.epochs.truncate_from_start(start);
         }

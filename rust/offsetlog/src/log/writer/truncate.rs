@@ -90,6 +90,7 @@ impl PartitionWriter {
             (self.segments.data_end < offset).then_some((self.segments.data_end, offset));
         let log_start = self.ends.log_start().min(offset);
         self.ends.set_log_start(log_start);
+        self.place.limit_start_line(offset);
         let before = self.epochs.clone();
         self.epochs.truncate_from_end(offset);
         if self.epochs != before {
@@ -324,6 +325,7 @@ impl PartitionWriter {
         self.segments.data_end = offset;
         self.segments.cut_inside = None;
         self.ends.set_log_start(log_start);
+        self.place.move_start_line(log_start);
         self.publish(offset);
         self.ends.note_cut(offset);
         drop(files);
@@ -332,7 +334,8 @@ impl PartitionWriter {
     }
 
     /// Makes `offset` the log start offset. Returns whether that changed anything. Deletes no file: retention deletes whole
-    /// segments below the start.
+    /// segments below the start. An offset below the first segment of a tiered log is only stored: its broker then deletes what is below it
+    /// in the remote store.
     pub(crate) fn delete_records_before(&mut self, offset: i64) -> Result<bool> {
         self.check_usable()?;
         if offset > self.high_watermark()? || offset < 0 {
@@ -344,7 +347,7 @@ impl PartitionWriter {
             .at_path(&self.directory.path));
         }
         if offset <= self.ends.log_start() {
-            return Ok(false);
+            return self.raise_start_line(offset);
         }
         self.mark_unclean()?;
         if offset > self.ends.recovery_point() {
@@ -358,8 +361,10 @@ impl PartitionWriter {
         let (log_start, recovery_point) = (self.ends.log_start(), self.ends.recovery_point());
         self.ends.set_log_start(offset);
         self.ends.raise_recovery_point(offset);
+        let line = self.place.move_start_line(offset);
         // Written before the epochs: epochs below the start do no harm, but missing epochs above it would.
         if let Err(error) = self.save_point() {
+            self.place.restore_start_line(line);
             self.ends.set_log_start(log_start);
             self.ends.set_recovery_point(recovery_point);
             return Err(error);
@@ -370,8 +375,29 @@ impl PartitionWriter {
             offset,
         );
         self.publish(self.log_end());
+        self.drop_epochs_below(offset)?;
+        Ok(true)
+    }
+
+    /// Moves the start of a log whose line is below its first segment up to `offset`, which is not above the start that is known here.
+    fn raise_start_line(&mut self, offset: i64) -> Result<bool> {
+        if self.place.start_line().is_none_or(|line| line >= offset) {
+            return Ok(false);
+        }
+        self.mark_unclean()?;
+        let line = self.place.move_start_line(offset);
+        if let Err(error) = self.save_point() {
+            self.place.restore_start_line(line);
+            return Err(error);
+        }
+        self.drop_epochs_below(offset)?;
+        Ok(true)
+    }
+
+    /// Removes the epochs below the new log start offset.
+    fn drop_epochs_below(&mut self, log_start: i64) -> Result<()> {
         let before = self.epochs.clone();
-        self.epochs.truncate_from_start(offset);
+        self.epochs.truncate_from_start(log_start);
         if self.epochs != before
             && let Err(error) = self.write_epochs()
         {
@@ -382,7 +408,7 @@ impl PartitionWriter {
                 return Err(error);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Lowers the recovery point before the first change, so that recovery after a crash reads everything that is being
