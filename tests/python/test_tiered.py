@@ -13,7 +13,7 @@ from golden import DATA
 from metadata_records import partition, topic, write as metadata_log
 from writing import STATE, abandon, filled, offsets
 
-from offsetlog import Log, LogDir, adopt, recover
+from offsetlog import Log, LogDir, LogDirError, adopt, recover
 
 GOLDEN = DATA / "kafka-4.3.0-tiered" / "log-dir"
 MARKER = ".kafka_cleanshutdown"
@@ -130,3 +130,20 @@ def test_the_line_follows_the_start_and_goes_with_the_topic(log_dir: Path) -> No
         assert lines(log_dir) == ["other 3 5", "orders 0 2"]
         logs.delete_topic("orders")
         assert lines(log_dir) == ["other 3 5"]
+
+
+def test_lost_epochs_of_the_remote_store_are_told(log_dir: Path) -> None:
+    """A broker deletes remote segments whose epochs it does not know."""
+    directory = log_dir / "orders-0"
+    epochs = directory / "leader-epoch-checkpoint"
+    epochs.unlink()
+    lost = "the leader epochs of offsets 0 to 5 are lost"
+    with pytest.raises(LogDirError, match=f"{lost}.*recover"):
+        Log.open(directory, "a")
+    assert not epochs.exists()
+    dry = offsetlog("recover", "--dry-run", log_dir)
+    assert (dry.returncode, lost in dry.stdout, epochs.exists()) == (3, True, False)
+    done = offsetlog("recover", log_dir)
+    assert (done.returncode, "warning: no readable leader-epoch-checkpoint" in done.stdout, lost in done.stdout) == (0, True, True)
+    assert epochs.read_text() == "0\n1\n0 6\n"
+    appended(log_dir)

@@ -1,8 +1,10 @@
 //! The local part of topics with tiered storage: what is older is only in the remote store, and the log begins below its first segment.
 
-use crate::common::{Place, append, bases, bounds, file, fill, offsets, recovered, unclean};
+use crate::common::{
+    Place, append, append_in, bases, bounds, file, fill, offsets, recovered, unclean,
+};
 use offsetlog::disk::{Access, Disk};
-use offsetlog::{LogWriter, MaintainOptions, RecoverOptions, recover};
+use offsetlog::{LogWriter, MaintainOptions, RecoverOptions, WriteOptions, recover};
 use offsetlog_faults::run::PARTITION;
 use std::path::Path;
 
@@ -45,6 +47,14 @@ fn tiered() -> Place {
         "{\"version\":0,\"brokerEpoch\":17}",
     );
     place
+}
+
+/// What opening for appending fails with.
+fn refusal(place: &Place) -> String {
+    place
+        .try_again(WriteOptions::default())
+        .unwrap_err()
+        .to_string()
 }
 
 fn maintained(log: &LogWriter) -> Vec<i64> {
@@ -197,4 +207,150 @@ fn a_topic_that_is_known_to_be_tiered_keeps_its_line() {
     assert_eq!((bases(&log), line(&place)), (vec![1], Some(1)));
     log.close().unwrap();
     assert_eq!(line(&place), Some(1));
+}
+
+/// [`tiered`], with records 4 to 7 of epoch 5 and records 8 to 11 of epoch 7.
+fn tiered_in_epochs() -> Place {
+    let place = Place::new();
+    let log = place.open(&RETAINED);
+    for (epoch, values) in [(0, 2), (3, 2), (5, 4), (7, 4)] {
+        if epoch >= 5 {
+            log.roll().unwrap();
+        }
+        for number in 0..values {
+            append_in(&log, epoch, &[&format!("v{number}")]);
+        }
+    }
+    log.close().unwrap();
+    assert_eq!(place.epochs(), "0\n4\n0 0\n3 2\n5 4\n7 8\n");
+    for suffix in [".log", ".index", ".timeindex", ".snapshot"] {
+        if place.has(&file(0, suffix)) {
+            place.remove(&file(0, suffix));
+        }
+    }
+    place.remove(".offsetlog.state");
+    put(&place, STARTS, "0\n1\norders 0 0\n");
+    put(&place, POINTS, "0\n1\norders 0 12\n");
+    put(
+        &place,
+        "/sim/logs/.kafka_cleanshutdown",
+        "{\"version\":0,\"brokerEpoch\":17}",
+    );
+    place
+}
+
+#[test]
+fn epochs_of_what_is_only_in_the_remote_store_stay() {
+    let whole = "0\n4\n0 0\n3 2\n5 4\n7 8\n";
+    let without_five = "0\n3\n0 0\n3 2\n7 8\n";
+    let all: &[&str] = &["open", "recover", "recover the end", "crash"];
+    let cases = [
+        (whole, whole, all),
+        // The newest entries are lost: the batches have them.
+        ("0\n3\n0 0\n3 2\n5 4\n", whole, all),
+        ("0\n2\n0 0\n3 2\n", whole, &all[..2]),
+        // As in a broker, only what is read is added.
+        ("0\n2\n0 0\n3 2\n", without_five, &all[2..]),
+        // An epoch that began before the first segment keeps its start.
+        ("0\n3\n0 0\n3 2\n5 3\n", "0\n4\n0 0\n3 2\n5 3\n7 8\n", all),
+        // The batches decide from the first segment on, and no epoch before it is above theirs.
+        ("0\n3\n0 0\n3 2\n6 5\n", whole, &all[..1]),
+        ("0\n3\n0 0\n3 2\n6 3\n", whole, &all[..1]),
+    ];
+    for (stored, expected, verbs) in cases {
+        for &verb in verbs {
+            let place = tiered_in_epochs();
+            place.put("leader-epoch-checkpoint", stored.as_bytes());
+            match verb {
+                "open" => place.again().close().unwrap(),
+                "crash" => place.try_again(unclean(9)).unwrap().close().unwrap(),
+                verb => {
+                    let options = RecoverOptions {
+                        from_offset: (verb == "recover the end").then_some(9),
+                        ..RecoverOptions::default()
+                    };
+                    recover(PARTITION, &place.options(), &options).unwrap();
+                }
+            }
+            assert_eq!(place.epochs(), expected, "{verb} of {stored:?}");
+        }
+    }
+}
+
+#[test]
+fn epochs_below_a_start_that_moves_go() {
+    let place = tiered_in_epochs();
+    let log = place.again();
+    assert!(log.delete_records_before(3).unwrap());
+    assert_eq!(place.epochs(), "0\n3\n3 3\n5 4\n7 8\n");
+    log.close().unwrap();
+    let log = place.again();
+    append_in(&log, 9, &["new"]);
+    log.close().unwrap();
+    assert_eq!(place.epochs(), "0\n4\n3 3\n5 4\n7 8\n9 12\n");
+    recovered(&place, false);
+    assert_eq!(place.epochs(), "0\n4\n3 3\n5 4\n7 8\n9 12\n");
+}
+
+#[test]
+fn lost_epochs_of_the_remote_store_are_told() {
+    let lost = "the leader epochs of offsets 0 to 3 are lost";
+    for (name, spoil) in [
+        ("missing", None),
+        ("empty", Some("")),
+        ("malformed", Some("0\n2\n0 0\n")),
+    ] {
+        let place = tiered_in_epochs();
+        match spoil {
+            None => place.remove("leader-epoch-checkpoint"),
+            Some(text) => place.put("leader-epoch-checkpoint", text.as_bytes()),
+        }
+        let before = place.data_files();
+        let error = place.try_again(unclean(9)).unwrap_err().to_string();
+        let refused = refusal(&place);
+        if name != "malformed" {
+            assert!(
+                error.contains(lost) && refused.contains(lost),
+                "{name}: {error}"
+            );
+        }
+        assert_eq!(place.data_files(), before, "{name}");
+        let report = recovered(&place, true);
+        let is_told = |warnings: &[String]| warnings.iter().any(|line| line.contains(lost));
+        assert!(is_told(&report.warnings), "{name}: {report:?}");
+        assert_eq!(place.data_files(), before, "{name}");
+        let report = recovered(&place, false);
+        assert!(is_told(&report.warnings), "{name}: {report:?}");
+        assert_eq!(place.epochs(), "0\n2\n5 4\n7 8\n", "{name}");
+        // Told once: nothing shows later what was lost.
+        let log = place.again();
+        append(&log, &["new"]);
+        log.close().unwrap();
+    }
+    // Nothing is lost of a log that begins with its first segment.
+    let place = tiered_in_epochs();
+    put(&place, STARTS, "0\n0\n");
+    place.remove("leader-epoch-checkpoint");
+    place.again().close().unwrap();
+    assert_eq!(place.epochs(), "0\n2\n5 4\n7 8\n");
+}
+
+#[test]
+fn an_empty_end_of_a_tiered_log_tells_of_lost_epochs() {
+    let place = tiered_in_epochs();
+    let log = place.again();
+    log.roll().unwrap();
+    log.close().unwrap();
+    for base in [4, 8] {
+        for suffix in [".log", ".index", ".timeindex", ".snapshot"] {
+            if place.has(&file(base, suffix)) {
+                place.remove(&file(base, suffix));
+            }
+        }
+    }
+    place.remove("leader-epoch-checkpoint");
+    let log = place.again();
+    let told = "the leader epochs of offsets 0 to 11 are lost";
+    assert!(log.warnings().iter().any(|line| line.contains(told)));
+    log.close().unwrap();
 }

@@ -9,6 +9,9 @@ use crate::log::state::write_epochs;
 use offsetlog_format::LeaderEpochs;
 use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 
+/// The advice where leader epochs are lost that no batch here has.
+const REBUILD: &str = "`offsetlog recover` goes on with the epochs of the segments that are here";
+
 impl Loading<'_> {
     /// Returns the stored leader epochs. Opening refuses a malformed file, as a broker does; `recover` keeps a copy and starts without
     /// epochs.
@@ -148,7 +151,10 @@ impl Loading<'_> {
         }
     }
 
-    /// Rebuilds leader epochs that stop below the epoch of the last batch: entries were lost. A broker keeps the short list.
+    /// Completes leader epochs that stop below the epoch of the last batch: entries were lost. A broker keeps the short list.
+    ///
+    /// The batches only tell of their own offsets. Entries that begin before them stay: with tiered storage they are of segments in the
+    /// remote store, and a broker deletes those whose epochs it does not know.
     fn complete_epochs(
         &mut self,
         epochs: &mut LeaderEpochs,
@@ -163,13 +169,56 @@ impl Loading<'_> {
         }
         let found = scan_segment::epochs_of(self.directory, bases)?;
         let last_epoch = found.latest().map_or(-1, |entry| entry.epoch);
-        if found == *epochs {
+        let mut completed = epochs.clone();
+        completed.truncate_from_end(bases.first().copied().unwrap_or(0));
+        for &entry in found.entries() {
+            // Drops entries that contradict the batches.
+            completed.assign(entry);
+        }
+        if completed == *epochs {
             return Ok(());
         }
-        *epochs = found;
+        *epochs = completed;
         let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
         let reason = format!("it knew epochs up to {known}, the last batch has {last_epoch}");
         self.report.rebuilt.push((path, reason));
+        Ok(())
+    }
+
+    /// Called before anything is written. Of a log without stored epochs that begins below its first segment, those of the offsets before
+    /// it are lost: with tiered storage a broker then deletes what the remote store has of them. Opening refuses to go on with the epochs of
+    /// the batches.
+    pub(in crate::log) fn tell_lost_epochs(
+        &mut self,
+        stored_epochs: &LeaderEpochs,
+        bases: &[i64],
+    ) -> Result<()> {
+        let (Some(start), Some(&first)) = (self.terms.start.line, bases.first()) else {
+            return Ok(());
+        };
+        if start >= first || !stored_epochs.entries().is_empty() {
+            return Ok(());
+        }
+        let epoch = scan_segment::newest_segment_epoch(self.directory, bases)?;
+        if epoch.is_some_and(|epoch| epoch < 0) {
+            // Its format has none.
+            return Ok(());
+        }
+        let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        let reason = format!(
+            "no readable leader-epoch-checkpoint is here, and the log begins at {start}, before its first segment: the leader epochs of \
+             offsets {start} to {} are lost. With tiered storage a broker deletes remote segments whose epochs it does not know: put a copy \
+             of the file here, of another replica or of the remote store, before a broker starts",
+            first - 1
+        );
+        if epoch.is_some() && !self.terms.cut_batches {
+            return Err(Error::log_dir(&path, reason).advise(REBUILD));
+        }
+        self.report.warnings.push(reason);
+        if epoch.is_some() && !self.report.rebuilt.iter().any(|(file, _)| *file == path) {
+            let reason = "there is none; the batches have epochs".to_owned();
+            self.report.rebuilt.push((path, reason));
+        }
         Ok(())
     }
 

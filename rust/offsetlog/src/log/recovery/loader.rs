@@ -218,6 +218,7 @@ impl Loading<'_> {
     fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
         let stored_epochs = self.read_epochs()?;
         let bases: Vec<i64> = self.files.segments.keys().copied().collect();
+        self.tell_lost_epochs(&stored_epochs, &bases)?;
         let mut carried = ReplayState::new(stored_epochs.clone());
         let from = if self.terms.start.clean {
             bases.len()

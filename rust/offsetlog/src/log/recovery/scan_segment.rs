@@ -208,6 +208,24 @@ pub(in crate::log) fn epochs_of(directory: &Arc<Directory>, bases: &[i64]) -> Re
     Ok(carried.epochs)
 }
 
+/// Leader epoch of the first batch of the newest segment that begins with one that can be read, -1 for none; `None` without such a segment.
+pub(in crate::log) fn newest_segment_epoch(
+    directory: &Arc<Directory>,
+    bases: &[i64],
+) -> Result<Option<i32>> {
+    for &base in bases.iter().rev() {
+        let segment = open(directory, base, None)?;
+        match Walk::new(segment, 0, LOOKUP_BYTES, Vec::new()).step(false) {
+            Ok(Step::Batch(header)) if header.magic < 2 => return Ok(Some(-1)),
+            Ok(Step::Batch(header)) => return Ok(Some(header.leader_epoch)),
+            Ok(Step::End(_)) => {}
+            Err(error) if error.is_corruption() || is_unknown_magic(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Adds an epoch only if it is above the latest one, as a broker's recovery does.
 fn note_epoch(header: &BatchHeader, carried: &mut ReplayState, oddities: &mut Vec<String>) {
     if header.magic < 2 || header.leader_epoch < 0 {

@@ -48,6 +48,8 @@ pub(in crate::log) struct Start {
     /// All records below are on the disk, according to the files. A recovery point that the caller passes only says where a scan begins.
     pub(in crate::log) durable: i64,
     pub(in crate::log) log_start_offset: i64,
+    /// The line of the log dir's `log-start-offset-checkpoint` as it was found. With tiered storage it is below the first segment.
+    pub(in crate::log) line: Option<i64>,
 }
 
 /// Where a partition keeps its state, and whether it is marked unclean.
@@ -225,6 +227,7 @@ impl PartitionState {
                 recovery_point: state.recovery_point,
                 durable: state.recovery_point,
                 log_start_offset: state.log_start,
+                line: None,
             });
         };
         let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
@@ -258,6 +261,7 @@ impl PartitionState {
             recovery_point,
             durable: recovery_point,
             log_start_offset: log_start.unwrap_or(0),
+            line: log_start,
         })
     }
 
