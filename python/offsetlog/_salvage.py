@@ -96,8 +96,9 @@ class SalvageReport(NamedTuple):
     log_end_offset: int
     """Offset that the next record gets."""
     losses: tuple[Loss, ...] = ()
-    """What could not be read, in the order of the log; at most 10,000 places. The last one may be the end of the log: the log dir's
-    high watermark is beyond it, so records that were replicated and acknowledged are not here."""
+    """What could not be read, in the order of the log; at most 10,000 places. The first one may be before the first segment: by the
+    log dir's log start offset the log begins there, with tiered storage in the remote store. The last one may be the end of the log:
+    the log dir's high watermark is beyond it, so records that were replicated and acknowledged are not here."""
     loss_count: int = 0
     """Number of such places."""
     torn_tail_bytes: int = 0

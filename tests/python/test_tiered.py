@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from golden import DATA
 from metadata_records import partition, topic, write as metadata_log
-from writing import STATE, abandon, filled, offsets
+from writing import NOW, STATE, abandon, filled, offsets
 
-from offsetlog import Log, LogDir, LogDirError, adopt, recover
+from offsetlog import Log, LogDir, LogDirError, adopt, recover, salvage, verify
 
 GOLDEN = DATA / "kafka-4.3.0-tiered" / "log-dir"
 MARKER = ".kafka_cleanshutdown"
@@ -147,3 +147,64 @@ def test_lost_epochs_of_the_remote_store_are_told(log_dir: Path) -> None:
     assert (done.returncode, "warning: no readable leader-epoch-checkpoint" in done.stdout, lost in done.stdout) == (0, True, True)
     assert epochs.read_text() == "0\n1\n0 6\n"
     appended(log_dir)
+
+
+NOT_HERE = (
+    "offsets 0 to 5 are not in this directory: its log start offset is 0, and its first segment begins at 6; with tiered storage they are in the "
+    "remote store, else a broker deleted them and had not yet noted it, or a segment is missing"
+)
+
+
+def test_what_is_not_here_is_told(log_dir: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    directory = log_dir / "orders-0"
+    with Log.open(directory) as log:
+        assert (log.log_start_offset, log.offset_for_timestamp(0)) == (6, log.offset_for_timestamp(NOW))
+    assert [record.getMessage() for record in caplog.records] == [NOT_HERE]
+    caplog.clear()
+    with LogDir.open(log_dir) as logs:
+        assert logs.log("orders", 0).log_start_offset == 6
+    assert [record.getMessage() for record in caplog.records] == [NOT_HERE]
+    caplog.clear()
+    with Log.open(directory, "a") as log:
+        assert log.recovery_report.warnings == (NOT_HERE,)
+    assert [record.getMessage() for record in caplog.records] == [NOT_HERE]
+    (finding,) = verify(log_dir).findings
+    assert (finding.severity, finding.kind, finding.offset, finding.reason) == ("note", "Gap", 0, NOT_HERE)
+    assert finding.path == str(directory)
+    assert offsetlog("verify", log_dir).returncode == 0
+    report = salvage(directory, tmp_path / "new" / "orders-0")
+    (loss,) = report.losses
+    assert (report.loss_count, loss.start, loss.stop, loss.bytes) == (1, 0, 6, 0)
+    assert (report.log_start_offset, report.records) == (6, 6)
+    done = offsetlog("salvage", log_dir, "--into", tmp_path / "again")
+    assert (done.returncode, "\n  lost: offsets 0 to 5; 0 bytes of " in done.stdout) == (3, True)
+    assert "in all: at most 6 records lost, in 1 place\n" in done.stdout
+    # Beside the new log nothing says so any more.
+    assert not verify(tmp_path / "new" / "orders-0").findings
+    assert offsetlog("salvage", tmp_path / "new" / "orders-0", "--into", tmp_path / "third").returncode == 0
+
+
+def test_nothing_is_missing_of_other_logs(log_dir: Path, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """The start is that of the first segment, or in it, or the line is of another directory."""
+    for number, text in enumerate(("0\n0\n", "0\n1\norders 0 6\n", "0\n1\norders 0 8\n", "nonsense")):
+        (log_dir / STARTS).write_text(text)
+        Log.open(log_dir / "orders-0").close()
+        assert not any("not in this directory" in record.getMessage() for record in caplog.records), text
+        assert not any(finding.kind == "Gap" for finding in verify(log_dir).findings), text
+        assert not salvage(log_dir / "orders-0", tmp_path / f"new-{number}" / "orders-0").losses, text
+    (log_dir / STARTS).write_text("0\n1\norders 0 0\n")
+    stray = (log_dir / "orders-0").rename(log_dir / f"orders-0.{'0' * 32}-stray")
+    Log.open(stray).close()
+    assert not any("not in this directory" in record.getMessage() for record in caplog.records)
+    assert not verify(stray).findings
+    assert not salvage(stray, tmp_path / "stray" / "orders-0").losses
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_brokers_directory_is_sound(broker: Path, number: int, tmp_path: Path) -> None:
+    """A broker that has tiered storage left it so: nothing is wrong, and nothing is here."""
+    report = verify(broker)
+    assert (report.damaged, [finding.severity for finding in report.findings]) == (False, ["note", "note"])
+    end = (29927, 30073)[number]
+    (loss,) = salvage(broker / f"orders-{number}", tmp_path / "new" / f"orders-{number}").losses
+    assert (loss.start, loss.stop) == (0, end)

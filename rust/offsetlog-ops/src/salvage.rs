@@ -5,6 +5,7 @@
 
 mod gaps;
 mod holes;
+mod outside;
 mod replicas;
 mod set_aside;
 mod sink;
@@ -19,6 +20,7 @@ use offsetlog::{
     BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, LogDir, NewPartition, OnCorrupt,
     OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail,
 };
+use outside::{missing_end, missing_start};
 use replicas::Replicas;
 pub(crate) use replicas::history;
 use set_aside::SetAsideBatches;
@@ -56,8 +58,8 @@ impl fmt::Debug for SalvageOptions {
 /// Bytes of the log that could not be read, with the times around them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
-    /// Where they stand, what is wrong with them, and which offsets may be missing. At the end of the log, where the log dir's high
-    /// watermark is beyond it: there may be no bytes then.
+    /// Where they stand, what is wrong with them, and which offsets may be missing. There are no bytes at the start of the log, where the
+    /// log dir's log start offset is before its first segment, and may be none at the end, where the high watermark is beyond it.
     pub hole: Hole,
     /// Offsets of the hole that came back, out of `offsetlog-cut` or another replica.
     pub taken_back: u64,
@@ -452,6 +454,12 @@ impl<'s> Salvage<'s> {
             let hole = missing_end(log, torn_tail.as_ref(), (start, stop))?;
             self.holes.add(hole);
         }
+        // A restore tells what is before the first segment itself, of the best replica.
+        if self.place.is_some_and(|place| place.begin.is_none())
+            && let Some(hole) = missing_start(log)?
+        {
+            self.holes.add_first(hole);
+        }
         let (taken_back, left_out) = self.aside.report();
         let report = SalvageReport {
             topic: log.topic().to_owned(),
@@ -472,32 +480,6 @@ impl<'s> Salvage<'s> {
             producer_id_max: self.producer_id_max,
         })
     }
-}
-
-/// The offsets between the end of the log and the high watermark of its log dir.
-fn missing_end(log: &Log, torn: Option<&TornTail>, (start, stop): (i64, i64)) -> Result<Hole> {
-    let segments = log.segments()?;
-    let last = segments.last();
-    let name = last.map_or_else(String::new, |last| format!("{:020}.log", last.base_offset));
-    let (path, position, bytes) = if let Some(torn) = torn {
-        (torn.path.clone(), torn.position, torn.bytes)
-    } else {
-        let position = last.map_or(0, |last| last.size_bytes);
-        (log.path().join(name), position, 0)
-    };
-    Ok(Hole {
-        topic: log.topic().to_owned(),
-        partition: log.partition(),
-        path,
-        position,
-        bytes,
-        start,
-        stop: Some(stop),
-        kind: "HighWatermark",
-        reason: format!(
-            "the high watermark of its log dir is {stop}: what is below was replicated and acknowledged"
-        ),
-    })
 }
 
 /// Whether a batch has fewer records than offsets, as only compaction leaves it.

@@ -230,7 +230,8 @@ impl Log {
         self.0.partition
     }
 
-    /// Returns what was odd when the log was opened but did not prevent reading, such as a checkpoint that cannot be parsed.
+    /// Returns what was odd when the log was opened but did not prevent reading, such as a checkpoint that cannot be parsed,
+    /// or that the log begins before its first segment.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings

@@ -18,7 +18,7 @@ pub(super) struct Holes {
     pub(super) losses: Vec<Loss>,
     /// So many have been filled from what was set aside.
     filled: usize,
-    /// Those that no scan could meet: gaps between segments, and the end of the log.
+    /// Those that no scan could meet: gaps between segments, and the start and end of the log.
     pub(super) others: u64,
     time_before: Option<i64>,
 }
@@ -67,6 +67,19 @@ impl Holes {
                 time_after: None,
             });
         }
+    }
+
+    /// Adds one before all others.
+    pub(super) fn add_first(&mut self, hole: Hole) {
+        self.others += 1;
+        self.losses.truncate(HOLES_MAX - 1);
+        let loss = Loss {
+            hole,
+            taken_back: 0,
+            time_before: None,
+            time_after: None,
+        };
+        self.losses.insert(0, loss);
     }
 
     /// The first one that was not looked at yet by [`Salvage::fill_holes`].

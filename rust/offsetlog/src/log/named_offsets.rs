@@ -9,7 +9,9 @@ use crate::folder::has_log_dir_files;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::leader_epoch::{EpochEntry, LeaderEpochs};
-use offsetlog_format::name::{DirectoryName, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
+use offsetlog_format::name::{
+    DirectoryName, DirectoryState, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA,
+};
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::uuid::Uuid;
 use std::io;
@@ -20,6 +22,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     pub(super) log_start: Option<i64>,
+    /// The line of `log-start-offset-checkpoint`, of a directory that a broker would load.
+    pub(super) start_line: Option<i64>,
     /// A writer of ours closed the log with that start, when the segment with this base offset was the active one, and as it is now.
     pub(super) closed_with: Option<i64>,
     pub(super) high_watermark: Option<i64>,
@@ -63,11 +67,28 @@ pub(super) fn read_checkpoints(
         || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false));
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
+    bounds.start_line = log_start.filter(|_| name.state == DirectoryState::Live);
     bounds.closed_with = state
         .filter(|state| bounds.log_start == Some(state.log_start))
         .and_then(|state| state.closed_with(directory.disk.as_ref(), &directory.path));
     bounds.high_watermark = high_watermark;
     Ok(bounds)
+}
+
+/// Which offsets of a log are not in its directory, if its line in the log dir's checkpoint is below its first segment.
+pub(super) fn not_here(start_line: Option<i64>, first_base: Option<i64>) -> Option<String> {
+    let (start, first) = start_line
+        .zip(first_base)
+        .filter(|(start, first)| start < first)?;
+    let range = if start + 1 == first {
+        format!("offset {start} is")
+    } else {
+        format!("offsets {start} to {} are", first - 1)
+    };
+    Some(format!(
+        "{range} not in this directory: its log start offset is {start}, and its first segment begins at {first}; with tiered storage they \
+         are in the remote store, else a broker deleted them and had not yet noted it, or a segment is missing"
+    ))
 }
 
 /// A warning instead of a checkpoint, unless the disk failed.

@@ -270,7 +270,7 @@ impl Partition<'_> {
         }
         if let Some(end) = end {
             let closed_with = bases.last().copied().filter(|_| !is_damaged);
-            self.bounds(end, closed_with)?;
+            self.bounds(bases.first().copied(), end, closed_with)?;
         }
         if self.leader_epoch >= 0 && self.epochs.is_none() {
             let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
@@ -409,9 +409,15 @@ impl Partition<'_> {
         }
     }
 
-    /// Checks the log start offset against the log end offset, by the same rule as a reader.
-    fn bounds(&mut self, end: i64, closed_with: Option<i64>) -> Result<()> {
+    /// Checks the log start offset against the first segment, and against the log end offset by the same rule as a reader.
+    fn bounds(&mut self, first: Option<i64>, end: i64, closed_with: Option<i64>) -> Result<()> {
         let bounds = named_offsets::read_checkpoints(&self.directory, &[None; 2])?;
+        if let Some(reason) = named_offsets::not_here(bounds.start_line, first) {
+            let path = self.directory.path.clone();
+            let mut finding = Effect::NOTHING.finding(Severity::Note, "Gap", &path, reason);
+            finding.offset = bounds.start_line;
+            self.add(finding);
+        }
         // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.
         let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
         let doubtful = bounds.log_start.filter(|_| !is_ours);

@@ -270,8 +270,9 @@ impl View {
         is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
         let bounds = super::named_offsets::read_checkpoints(directory, &stamp.checkpoints)?;
         warnings.extend(bounds.warnings);
-        warnings.dedup();
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
+        warnings.extend(super::named_offsets::not_here(bounds.start_line, first));
+        warnings.dedup();
         // A writer knows its log start offset. After a full truncation that starts again at a later offset it can be below the
         // first segment.
         let lowest = if directory.ends.is_some() {

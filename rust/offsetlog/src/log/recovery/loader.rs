@@ -13,6 +13,7 @@ use crate::config::LogConfig;
 use crate::disk::{Entry, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Interrupt;
+use crate::log::named_offsets::not_here;
 use crate::log::producers::ProducerStates;
 use crate::log::state::{Start, is_ours};
 use crate::log::view::not_a_file;
@@ -218,6 +219,8 @@ impl Loading<'_> {
     fn load(mut self, swapped: &[i64]) -> Result<Loaded> {
         let stored_epochs = self.read_epochs()?;
         let bases: Vec<i64> = self.files.segments.keys().copied().collect();
+        let not_here = not_here(self.terms.start.line, bases.first().copied());
+        self.report.warnings.extend(not_here);
         self.tell_lost_epochs(&stored_epochs, &bases)?;
         let mut carried = ReplayState::new(stored_epochs.clone());
         let from = if self.terms.start.clean {
