@@ -8,13 +8,20 @@ from pathlib import Path
 import metadata_records
 import pytest
 from golden import CLEAN_LOG_DIRS, named
-from restoring import SOURCES, formatted, states_of
+from restoring import SOURCES, formatted, metadata_values, states_of
 from writing import values
 
 from offsetlog import Log, restore
 from offsetlog._offsetlog import run_cli
 
 OTHER_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
+TIERED = {
+    "local.retention.bytes": "1000000",
+    "local.retention.ms": "1000",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+}
+"""What says nothing of a topic without remote storage."""
 
 
 def exit_code(streams: pytest.CaptureFixture[str], *words: object) -> int:
@@ -171,13 +178,16 @@ def test_records_before_the_first_segment_are_missing(tmp_path: Path, capfd: pyt
     assert not restore(source, tmp_path / "e").has_losses
 
 
-def test_a_tiered_topic_may_have_more_than_its_segments(tmp_path: Path) -> None:
-    """Its directory alone does not say where it begins."""
+@pytest.mark.parametrize("enabled", ["true", "TRUE", " True "])
+def test_a_tiered_topic_may_have_more_than_its_segments(enabled: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its directory alone does not say where it begins. Kafka reads the setting in any case."""
     topic_id = bytes(range(1, 17))
     body = [
         metadata_records.topic("orders", topic_id),
         metadata_records.partition(topic_id, 0, (1,)),
-        metadata_records.config("topic", "orders", "remote.storage.enable", "true"),
+        metadata_records.config("topic", "orders", "remote.storage.enable", enabled),
+        *(metadata_records.config("topic", "orders", name, value) for name, value in TIERED.items()),
+        metadata_records.config("topic", "orders", "retention.ms", "-1"),
     ]
     metadata = metadata_records.write(tmp_path / "metadata", body)
     with Log.open(tmp_path / "old" / "orders-0", "a", config={"segment.bytes": 1 << 20}) as log:
@@ -191,3 +201,10 @@ def test_a_tiered_topic_may_have_more_than_its_segments(tmp_path: Path) -> None:
     assert any("records before offset 1 may be in remote storage" in warning for warning in report.warnings)
     with Log.open(tmp_path / "new" / "orders-0") as restored:
         assert values(restored) == [b"second"]
+    # A new cluster need not have tiered storage.
+    into = formatted(tmp_path / "cluster")
+    assert exit_code(capfd, tmp_path / "old" / "orders-0", metadata, "--into", into, "--new-cluster") == 3
+    told = b"".join(metadata_values(into / "bootstrap.checkpoint"))
+    assert b"retention.ms" in told
+    for name in ("remote.storage.enable", *TIERED):
+        assert name.encode() not in told

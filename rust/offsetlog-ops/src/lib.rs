@@ -22,6 +22,7 @@ mod reset;
 mod restore;
 mod salvage;
 mod shell;
+mod topic_config;
 mod verify;
 mod when;
 mod why;

@@ -5,6 +5,7 @@ use super::targets::{Target, Targets};
 use super::{PartitionState, RestorePlan};
 use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::quoted;
+use crate::topic_config::topic_config;
 use crate::words::brokers;
 use offsetlog::format::counted;
 use offsetlog::{BrokerSettings, EffectiveConfig, MetadataImage, SettingSource};
@@ -15,8 +16,10 @@ const RETENTION_MS: &str = "retention.ms";
 const RETENTION_BYTES: &str = "retention.bytes";
 
 /// Settings of topics whose old segments are in an object store.
-const TIERED: [&str; 3] = [
+const TIERED: [&str; 5] = [
     "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
     "local.retention.ms",
     "local.retention.bytes",
 ];
@@ -153,7 +156,7 @@ impl Retention {
     ) {
         for setting in [RETENTION_MS, RETENTION_BYTES] {
             let is_kept = |configs: &BTreeMap<String, String>| {
-                configs.get(setting).is_some_and(|value| value == "-1")
+                configs.contains_key(setting) && topic_config(configs).text(setting) == Some("-1")
             };
             if !is_kept(known) || is_kept(configs) {
                 continue;
@@ -172,7 +175,7 @@ impl Retention {
 
     /// Records in remote storage are not restored, and the topic cannot continue to copy there.
     fn untier(&mut self, name: &str, configs: &mut BTreeMap<String, String>) {
-        if configs.get("remote.storage.enable").map(String::as_str) != Some("true") {
+        if !topic_config(configs).remote_storage_enable() {
             return;
         }
         for setting in TIERED {

@@ -8,13 +8,13 @@ use super::{
     open_transactions,
 };
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
+use crate::topic_config::config_to_build_with;
 use offsetlog::disk::{IoCall, write_whole};
 use offsetlog::format::clean_shutdown::write_clean_shutdown;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::{CLEAN_SHUTDOWN, DirectoryName, DirectoryState};
 use offsetlog::{
     Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewPartition, OpenOptions, Result,
-    settings,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -265,7 +265,7 @@ impl RestorePlan {
     /// What the metadata has of its topic.
     fn config_of(&self, each: &PartitionToRestore) -> LogConfig {
         let known = self.configs.get(&each.topic);
-        known.map(of_topic).unwrap_or_default()
+        known.map(config_to_build_with).unwrap_or_default()
     }
 }
 
@@ -326,16 +326,6 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
         }
     }
     Err(error)
-}
-
-/// The settings that segments are built with; those that offsetlog does not know have no effect here.
-fn of_topic(configs: &BTreeMap<String, String>) -> LogConfig {
-    let known: BTreeSet<&str> = settings().iter().map(|setting| setting.name).collect();
-    let pairs = configs
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    let pairs = pairs.filter(|(name, _)| known.contains(name));
-    LogConfig::parse(pairs).unwrap_or_default()
 }
 
 /// Marks a log dir as stopped cleanly that no broker has used yet, so that the first one need not look through what was restored.

@@ -7,6 +7,7 @@ use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
 use crate::salvage::knows_the_cleaner;
+use crate::topic_config::topic_config;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::{Error, ErrorKind, OpenOptions, Result, is_internal_topic};
@@ -296,6 +297,7 @@ fn topic(
         was_compacted: false,
         to_make,
     };
+    let is_tiered = topic_config(&topic.to_make.configs).remote_storage_enable();
     for (partition, places) in replicas {
         let is_of_it = |place: &&&PartitionPlace| match (wanted, &place.topic_id) {
             (Some(wanted), Ok(Some(id))) => id.to_bytes() == wanted,
@@ -321,7 +323,7 @@ fn topic(
         }
         match choice::choose(&paths, Vec::new(), how, options, &mut found.warnings) {
             Ok(Some(mut chosen)) => {
-                if is_tiered(&topic.to_make) {
+                if is_tiered {
                     tell_tiered(&mut chosen, &mut found.warnings);
                 }
                 // Where the checkpoint cannot be read, it may.
@@ -349,9 +351,7 @@ fn topic(
 
 /// Compaction keeps the newest value of a key. Where that one lies behind a cut, an older one is not there any more.
 fn cut_and_compacted(topic: &SourceTopic, options: &OpenOptions) -> Option<String> {
-    let policy = topic.to_make.configs.get("cleanup.policy");
-    let is_compacted =
-        policy.is_some_and(|policy| policy.split(',').any(|each| each.trim() == "compact"));
+    let is_compacted = topic_config(&topic.to_make.configs).is_compacted();
     let mut places = Vec::new();
     for (number, source) in topic.partitions.iter().filter(|(_, source)| source.is_cut) {
         // Without the cleaner's checkpoint nobody knows how far it came.
@@ -372,11 +372,6 @@ fn cut_and_compacted(topic: &SourceTopic, options: &OpenOptions) -> Option<Strin
             places.join(", ")
         )
     })
-}
-
-fn is_tiered(topic: &TopicToMake) -> bool {
-    let enabled = topic.configs.get("remote.storage.enable");
-    enabled.is_some_and(|enabled| enabled == "true")
 }
 
 /// Without its line in the checkpoint nobody knows where a tiered log begins.
