@@ -11,7 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TypeAlias, TypedDict, Unpack, cast, get_type_hints
 
-from offsetlog._offsetlog import COLUMNS
+from offsetlog._offsetlog import COLUMNS, given_path
 from offsetlog._times import to_millis
 from offsetlog.errors import ConfigError
 
@@ -211,7 +211,7 @@ def open_options(*, mapped: bool = False, **limits: Unpack[Limits]) -> OpenOptio
 
 
 def path_text(path: object) -> str:
-    """Return `path` as text."""
+    """Return `path` as text: as it is given, or out of a ``file:`` URL. Refuse what is not local."""
     text = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(text, str):
         message = f"path must be str or os.PathLike[str], found {type(path).__name__}"
@@ -220,7 +220,7 @@ def path_text(path: object) -> str:
         os.fsencode(text)
     except UnicodeEncodeError as error:
         refuse("path", ascii(text), f"no file has such a name: {text!a}, {error.reason}")
-    return text
+    return given_path(text) if ":/" in text else text
 
 
 def path_texts(paths: PathLike | Iterable[PathLike]) -> list[str]:

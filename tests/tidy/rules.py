@@ -35,6 +35,15 @@ HOME_PATHS = re.compile(r"""(?<![\w.~-])/(?:work|root|home|Users|tmp)/[\w.-]+"""
 MARKS = re.compile(r"\b(?:FIX" + r"ME|TO" + r"DO|XX" + r"X)\b|\bdbg!|\bbreakpoint\(\)|\btodo!\(|\bunimplemented!\(")
 SECTION = re.compile(r"«([^»]+)»")
 HOSTS = re.compile(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|\b[\w-]+\.(?:com|org|net|io|dev|internal|local)\b")
+# `local_path` itself, and what is only told absolute paths, or asks no more than what is there.
+RESOLVING = frozenset(
+    {
+        "rust/offsetlog/src/local_path.rs",
+        "rust/offsetlog/src/folder.rs",
+        "rust/offsetlog/src/log/verify.rs",
+        "rust/offsetlog-ops/src/salvage.rs",
+    }
+)
 # Where files are mapped, where the interpreter runs what users gave, and where the Arrow C interface hands over pointers.
 UNSAFE = frozenset({"rust/offsetlog/src/disk/map.rs", "rust/offsetlog-python/src/callback.rs", "rust/offsetlog-python/src/capsule.rs"})
 
@@ -87,6 +96,18 @@ def files_outside_disk(path: str, text: str) -> Iterator[str]:
         return
     for found in re.finditer(r"\bstd::fs\b|\bstd::\{[^}]*\bfs\b|\bmemmap2\b|\brustix::fs\b", code):
         yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: only `disk` opens files"
+
+
+def paths_not_asked(path: str, text: str) -> Iterator[str]:
+    """Paths from outside that nobody asks whether they are local: made absolute by hand, or arguments that are read as they are."""
+    code = without_tests(without_comments(text))
+    if path not in RESOLVING and not path.endswith("_tests.rs") and not path.startswith("rust/offsetlog-faults/"):
+        for hit in re.finditer(r"\bpath::absolute\b", code):
+            yield f"{path}:{code[: hit.start()].count(chr(10)) + 1}: local_path says what is not local"
+    if path.startswith("rust/offsetlog-cli/src/args"):
+        for hit in re.finditer(r"(?P<attribute>[^\n]*)\n *(?:pub\(crate\) )?\w+: (?:Vec<|Option<)?PathBuf>?,", code):
+            if "value_parser = given()" not in hit["attribute"]:
+                yield f"{path}:{code[: hit.end()].count(chr(10)) + 1}: a path without value_parser = given()"
 
 
 def unsafe_elsewhere(path: str, text: str) -> Iterator[str]:

@@ -45,6 +45,16 @@ def test_files_are_opened_in_disk() -> None:
     assert not list(rules.files_outside_disk("rust/offsetlog-cli/src/main.rs", "use std::fs::File;"))
 
 
+def test_paths_from_outside() -> None:
+    assert list(rules.paths_not_asked("rust/offsetlog/src/log.rs", "let a = std::path::absolute(b)?;"))
+    assert not list(rules.paths_not_asked("rust/offsetlog/src/local_path.rs", "let a = std::path::absolute(b)?;"))
+    field = "    pub(crate) paths: Vec<PathBuf>,\n"
+    for attribute, count in (("#[arg(long)]", 1), ("#[arg(long, value_parser = given())]", 0)):
+        text = f"    {attribute}\n{field}"
+        assert len(list(rules.paths_not_asked("rust/offsetlog-cli/src/args/topics.rs", text))) == count
+    assert not list(rules.paths_not_asked("rust/offsetlog-ops/src/restore.rs", field))
+
+
 @pytest.mark.parametrize("text", ["unsafe { a() }", "pub unsafe fn a() {}", "unsafe impl Send for A {}", "#[allow(unsafe_code)]"])
 def test_unsafe(text: str) -> None:
     assert list(rules.unsafe_elsewhere("rust/offsetlog/src/log.rs", text))

@@ -71,6 +71,10 @@ def test_only_disk_opens_files() -> None:
     assert not found(rules.files_outside_disk, texts(".rs", below="rust"))
 
 
+def test_paths_from_outside_are_asked_whether_they_are_local() -> None:
+    assert not found(rules.paths_not_asked, texts(".rs", below="rust"))
+
+
 def test_unsafe_stays_where_it_is() -> None:
     assert not found(rules.unsafe_elsewhere, texts(".rs", below="rust"))
 

@@ -11,6 +11,7 @@ from offsetlog._commit.notes import Commit, locked, notes, remove
 from offsetlog._commit.whereabouts import unmark
 from offsetlog._folder import folder_kind
 from offsetlog._log_dir import LogDir
+from offsetlog._options import path_text
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, MetadataFileError
 
@@ -92,7 +93,7 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
 
 def _log_dir(path: str | os.PathLike[str]) -> str:
     """Return the path of a folder in which notes can be: a missing one is not a folder without notes."""
-    place = os.fspath(path)
+    place = path_text(path)
     kind = folder_kind(place)
     if kind == "around_log_dirs":
         # It says which paths work.

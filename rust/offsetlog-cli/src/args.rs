@@ -25,10 +25,13 @@ pub(crate) use writing::{Append, Header, InputFormat, Recover, Setting, Stamp};
 
 use crate::json::Encoding;
 use crate::template::{Template, unescape};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use groups::GROUPS;
+use offsetlog::given_path;
 use offsetlog_ops::When;
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -152,7 +155,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
     /// Log dirs (what `log.dirs` of a broker names), several of them as one; or partition directories such as orders-0
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this topic; may be given several times
@@ -378,7 +381,7 @@ Takes no lock and changes nothing; a broker may run. What a running or killed br
 Exit codes: 0 done, nothing is wrong; 2 usage or input error; 3 there are warnings or errors; 130 interrupted.")]
 pub(crate) struct Verify {
     /// Log dirs, or partition directories such as orders-0
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// One JSON line a finding, and one with the sums at the end
@@ -415,6 +418,11 @@ impl From<Damaged> for offsetlog::OnCorrupt {
 /// Bytes between or behind records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Delimiter(pub(crate) Vec<u8>);
+
+/// Takes a local path, also as a `file:` URL: before a verb begins it is known that none of its paths is that of an object store.
+pub(crate) fn given() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| given_path(&path).map(Cow::into_owned))
+}
 
 fn parse_delimiter(text: &str) -> Result<Delimiter, String> {
     unescape(text).map(Delimiter)

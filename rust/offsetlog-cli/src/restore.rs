@@ -13,7 +13,7 @@ use crate::table::{Align, Table, human, or_dash};
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::IoCall;
 use offsetlog::format::counted;
-use offsetlog::{Error, OpenOptions, TopicPartition};
+use offsetlog::{Error, OpenOptions, TopicPartition, local_path};
 use offsetlog_ops::{
     PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, Target, When,
 };
@@ -261,7 +261,7 @@ fn write_plan(
 /// The log dir around a partition directory, as it was given.
 fn folder_of(path: &Path, given: &[PathBuf]) -> String {
     let folder = path.parent().unwrap_or(path);
-    let is_same = |given: &&PathBuf| std::path::absolute(given).is_ok_and(|given| given == folder);
+    let is_same = |given: &&PathBuf| local_path(given).is_ok_and(|given| given == folder);
     let given = given.iter().find(is_same).map_or(folder, PathBuf::as_path);
     given.display().to_string()
 }

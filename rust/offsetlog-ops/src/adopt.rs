@@ -12,7 +12,7 @@ use offsetlog::format::name::{DirectoryName, DirectoryState, PARTITION_METADATA,
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
     Adoption, Error, ErrorKind, Finding, FolderKind, Log, OpenOptions, Result, Severity,
-    VerifyOptions, folder_kind, interrupted_adoption, verify,
+    VerifyOptions, folder_kind, interrupted_adoption, local_path, verify,
 };
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -177,8 +177,7 @@ struct Plan {
 
 /// The absolute path of a directory; of one whose adoption was interrupted behind its renaming, the path since.
 fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
-    let path = std::path::absolute(directory)
-        .map_err(|source| Error::io(IoCall::Resolve, directory, source))?;
+    let path = local_path(directory)?;
     let Err(missing) = open.disk.stat(&path) else {
         return Ok(path);
     };

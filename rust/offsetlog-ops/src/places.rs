@@ -8,7 +8,7 @@ use offsetlog::format::name::{
 use offsetlog::format::{MetaProperties, PartitionMetadata, Uuid};
 use offsetlog::{
     DirectoryProgress, Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result,
-    Steps, folder_kind,
+    Steps, folder_kind, local_path,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,7 @@ impl Places {
         let mut opened = Vec::new();
         let mut is_empty = true;
         for path in paths {
-            let path = std::path::absolute(path)
-                .map_err(|source| Error::io(IoCall::Resolve, path.as_ref(), source))?;
+            let path = local_path(path)?;
             match folder_kind(&path)? {
                 FolderKind::Partition => {
                     steps.add(1);

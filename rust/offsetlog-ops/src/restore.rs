@@ -23,9 +23,10 @@ use crate::salvage::SalvageReport;
 use bootstrap::Bootstrap;
 use choice::{FailedReplica, SourcePartition};
 use new_topic::{NewTopic, NewTopicPartition};
-use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
-use offsetlog::{BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition};
+use offsetlog::{
+    BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition, local_path,
+};
 use remains::Retention;
 use sources::Sources;
 use std::collections::BTreeMap;
@@ -522,9 +523,6 @@ fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
     into: &[Q],
     options: &OpenOptions,
 ) -> Result<()> {
-    let absolute = |path: &Path| {
-        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
-    };
     // Folders are the same by what they are, not by their names.
     let is_in = |inner: &Path, outer: &Path| {
         let Ok(outer) = options.disk.stat(outer) else {
@@ -536,9 +534,9 @@ fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
         around.any(|found| found.id == outer.id)
     };
     for target in into {
-        let target = absolute(target.as_ref())?;
+        let target = local_path(target)?;
         for source in sources {
-            let source = absolute(source.as_ref())?;
+            let source = local_path(source)?;
             if is_in(&target, &source) || is_in(&source, &target) {
                 let reason = format!(
                     "it is, lies in or holds the source {}; choose another place",

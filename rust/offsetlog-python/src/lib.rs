@@ -85,6 +85,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(restore::restore, module)?)?;
     module.add_function(wrap_pyfunction!(salvage::salvage, module)?)?;
     module.add_function(wrap_pyfunction!(folder::folder_kind, module)?)?;
+    module.add_function(wrap_pyfunction!(folder::given_path, module)?)?;
     module.add_function(wrap_pyfunction!(held_records::producers, module)?)?;
     module.add_function(wrap_pyfunction!(held_records::why, module)?)?;
     module.add_function(wrap_pyfunction!(held_records::end_transaction, module)?)?;

@@ -1,8 +1,8 @@
 //! Converts a partition directory of any Kafka version since 0.7 to the current format, or to another codec.
 
 use crate::config::LogConfig;
-use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
+use crate::local_path::local_path;
 use crate::log::{Interrupt, Log, OpenOptions, ScanOptions, SetAside, partition_name, read_config};
 use crate::old_log::{Layout, OldLog, layout};
 use crate::partition_builder::{Kind, Message, NewPartition, PartitionBuilder};
@@ -94,18 +94,14 @@ pub fn convert(
     options: &OpenOptions,
     convert: &ConvertOptions,
 ) -> Result<ConvertReport> {
-    let old = absolute(old.as_ref())?;
-    let new = absolute(new.as_ref())?;
+    let old = local_path(old)?;
+    let new = local_path(new)?;
     let source = Source::open(&old, options)?;
     if new.starts_with(&old) {
         let reason = "it lies in the directory to be converted";
         return Err(Error::log_dir(&new, reason));
     }
     build(&source, &new, options, convert)
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
 }
 
 /// The log to convert.

@@ -29,6 +29,7 @@
 //! log_dir    one or several log dirs as one
 //! log        a partition: segments in order, named offsets, look-up, scan, transactions
 //! segment    one base offset: .log and indexes; look-up, walk
+//! local_path  what is given as a path, if it is a local one
 //! folder     what a folder is: a partition's directory, a log dir, the folder around log dirs
 //! disk       files; the only module that knows the operating system
 //! ```
@@ -51,6 +52,7 @@ pub mod disk;
 mod error;
 mod folder;
 mod limits;
+mod local_path;
 mod log;
 mod log_dir;
 pub mod memory;
@@ -73,6 +75,7 @@ pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
 pub use error::{Error, ErrorKind, Result};
 pub use folder::{FolderKind, folder_kind};
 pub use limits::{LimitName, Limits};
+pub use local_path::{given_path, local_path};
 pub use log::{
     AbortedTransaction, AccessControlEntry, AppendLogOptions, AppendOptions, AppendOrigin, Batch,
     BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,

@@ -17,9 +17,9 @@ mod transactions;
 mod writer;
 
 use crate::checkpoints::Checkpoints;
-use crate::disk::IoCall;
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::has_log_dir_files;
+use crate::local_path::local_path;
 use crate::log::{LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings};
 use choice::AllChosen;
 use listing::Listing;
@@ -123,8 +123,7 @@ impl Inner {
 fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     let mut all: Vec<PathBuf> = Vec::new();
     for path in paths {
-        let path = std::path::absolute(path)
-            .map_err(|error| Error::io(IoCall::Resolve, path.as_ref(), error))?;
+        let path = local_path(path)?;
         if !all.contains(&path) {
             all.push(path);
         }

@@ -9,6 +9,7 @@ mod scan;
 
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
+use crate::local_path::local_path;
 use crate::log::OpenOptions;
 use offsetlog_format::name::{BYTE_OFFSET_SEGMENT_SUFFIX, DirectoryName};
 use offsetlog_format::{FileName, SegmentFile, counted};
@@ -74,9 +75,7 @@ impl OldLog {
     ///
     /// Source: FORMAT.md «Message of Kafka 0.7».
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let path =
-            std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
+        let path = local_path(path)?;
         let name = path.file_name().and_then(|name| name.to_str());
         let name = name.unwrap_or("");
         let parsed = DirectoryName::parse(name).map_err(|error| {

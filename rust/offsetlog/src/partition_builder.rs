@@ -10,6 +10,7 @@ mod target;
 use crate::config::LogConfig;
 use crate::disk::{Access, IoCall, Lock};
 use crate::error::{Error, ErrorKind, Result};
+use crate::local_path::local_path;
 use crate::log::{
     Batch, Checksums, Log, LogDirFiles, LogWriter, OpenOptions, SegmentInfo, WriteOptions,
 };
@@ -97,9 +98,7 @@ impl PartitionBuilder {
         options: &OpenOptions,
         begin: &NewPartition,
     ) -> Result<Self> {
-        let new = new.as_ref();
-        let new =
-            std::path::absolute(new).map_err(|error| Error::io(IoCall::Resolve, new, error))?;
+        let new = local_path(new)?;
         Self::create_in(&new, options, begin, None)
     }
 

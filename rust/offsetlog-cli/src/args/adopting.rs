@@ -1,5 +1,6 @@
 //! The arguments of `adopt`.
 
+use super::given;
 use super::writing::parse_topic_id;
 use clap::Args;
 use offsetlog::format::Uuid;
@@ -19,15 +20,15 @@ topic was made again, the broker has made a new directory, most often an empty o
 Exit codes: 0 done; 1 nothing to do; 2 usage or input error, or refused; 130 interrupted.")]
 pub(crate) struct Adopt {
     /// Directories of partitions: orders-0.<id>-stray, -delete or -future, or orders-0 with another topic id
-    #[arg(required = true, value_name = "DIRECTORY")]
+    #[arg(required = true, value_name = "DIRECTORY", value_parser = given())]
     pub(crate) directories: Vec<PathBuf>,
 
     /// Another log dir of the same broker; may be given several times
-    #[arg(long = "log-dir", value_name = "DIR")]
+    #[arg(long = "log-dir", value_name = "DIR", value_parser = given())]
     pub(crate) log_dirs: Vec<PathBuf>,
 
     /// The folder that holds __cluster_metadata-0, if none of the log dirs does, or ZooKeeper's data
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// The topic, where its name is cut short in the directory's name

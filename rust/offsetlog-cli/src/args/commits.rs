@@ -1,5 +1,6 @@
 //! The verb about notes of commits, which the Python package does.
 
+use super::given;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ writes again when it runs again.
 Exit codes: 0 done; 1 nothing is noted here; 2 usage or input error.")]
 pub(crate) struct Commits {
     /// A log dir; of several that are written to as one, the first
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) path: PathBuf,
 
     /// Remove the note of this name: that of a transactionId, of a queryId, or as it is listed

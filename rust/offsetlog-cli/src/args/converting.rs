@@ -1,7 +1,7 @@
 //! The verbs that make a new directory of an old one.
 
-use super::Selection;
 use super::writing::{Compression, Setting, parse_setting};
+use super::{Selection, given};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -18,11 +18,11 @@ beside it whose name ends in -delete may be removed.
 Exit codes: 0 done; 2 usage error or damage in OLD; 130 interrupted.")]
 pub(crate) struct Convert {
     /// The partition directory to be converted, such as old/orders-0
-    #[arg(value_name = "OLD")]
+    #[arg(value_name = "OLD", value_parser = given())]
     pub(crate) old: PathBuf,
 
     /// The new partition directory: not there yet, or empty
-    #[arg(value_name = "NEW")]
+    #[arg(value_name = "NEW", value_parser = given())]
     pub(crate) new: PathBuf,
 
     /// Codec of all batches; unless given, each keeps its own
@@ -58,7 +58,7 @@ pub(crate) struct Salvage {
     pub(crate) selection: Selection,
 
     /// The folder that gets the new partition directories; made if it is not there
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) into: PathBuf,
 
     /// Take back records too that were cut before the log was truncated below them, and segments that a truncation removed

@@ -1,6 +1,6 @@
 //! What is asked about records that nobody deletes, compacts or reads: `why`, `producers` and `end-transaction`.
 
-use super::Selection;
+use super::{Selection, given};
 use clap::Args;
 use offsetlog_ops::When;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ pub(crate) struct Why {
     pub(crate) selection: Selection,
 
     /// A broker's server.properties: what holds where neither the topic nor the cluster was given anything
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,
 
     /// The folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// The time up to which ages are counted: milliseconds since 1970, or RFC 3339
@@ -86,7 +86,7 @@ pub(crate) struct EndTransaction {
     pub(crate) producer_id: i64,
 
     /// Log dirs of the stopped broker, all of them
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Abort it, where its coordinator has not decided
@@ -110,7 +110,7 @@ pub(crate) struct EndTransaction {
     pub(crate) single_replica: bool,
 
     /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// One JSON line

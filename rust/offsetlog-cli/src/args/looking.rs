@@ -1,6 +1,6 @@
 //! Options of the verbs that look into files and records: `dump`, `grep` and those of internal topics.
 
-use super::{Damaged, IsolationLevel, OffsetWord, Selection};
+use super::{Damaged, IsolationLevel, OffsetWord, Selection, given};
 use crate::json::Encoding;
 use crate::template::Template;
 use clap::{Args, ValueEnum};
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 Exit codes: 0 done; 2 usage or input error; 3 damage was found, or with --kafka Kafka's tool would have ended with an exception; 130 interrupted.")]
 pub(crate) struct Dump {
     /// Files of a partition or log dir, or directories: of a partition all files in order, of a log dir its own files
-    #[arg(required_unless_present = "files", value_name = "PATH")]
+    #[arg(required_unless_present = "files", value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Files with commas between them, as Kafka's tool wants them
-    #[arg(long, value_name = "FILE,FILE", value_delimiter = ',')]
+    #[arg(long, value_name = "FILE,FILE", value_delimiter = ',', value_parser = given())]
     files: Vec<PathBuf>,
 
     /// Only batches, no records
@@ -294,7 +294,7 @@ the first record that the group has not read, by the record's own timestamp.
 Exit codes: 0 done; 1 no group is here; 2 usage or input error, or --reset-csv refused a name; 130 interrupted.")]
 pub(crate) struct Groups {
     /// Log dirs of a broker, all of them: each holds a part of the groups and of the topics
-    #[arg(required = true, value_name = "LOG_DIR")]
+    #[arg(required = true, value_name = "LOG_DIR", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this group; several with -g each
@@ -341,7 +341,7 @@ Out of __transaction_state, whether a broker runs or not: the last record of eac
 Exit codes: 0 done; 1 no transactional id is here; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Transactions {
     /// Log dirs of a broker, all of them: each holds a part of the transactional ids
-    #[arg(required = true, value_name = "LOG_DIR")]
+    #[arg(required = true, value_name = "LOG_DIR", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this transactional id; several with the option before each
@@ -375,7 +375,7 @@ and --as-yaml work without metadata too, and then say what nobody knows.
 Exit codes: 0 done; 1 no metadata is here, or nothing of what was asked for; 2 usage or input error; 130 interrupted.")]
 pub(crate) struct Metadata {
     /// A controller's or broker's metadata.log.dir, the directory __cluster_metadata-0 in it, or ZooKeeper's dataDir; log dirs may stand beside it
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this topic; may be given several times

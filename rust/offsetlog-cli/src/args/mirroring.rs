@@ -1,5 +1,6 @@
 //! `mirror`: from a live cluster into a directory, batch for batch.
 
+use super::given;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -25,7 +26,7 @@ pub(crate) struct Mirror {
     pub(crate) bootstrap: Vec<String>,
 
     /// The directory of the mirror, made if it is missing
-    #[arg(long, required = true, value_name = "DIR")]
+    #[arg(long, required = true, value_name = "DIR", value_parser = given())]
     pub(crate) into: PathBuf,
 
     /// Only this topic; may be given several times. Internal topics are copied only if they are named
@@ -49,7 +50,7 @@ pub(crate) struct Mirror {
     pub(crate) no_groups: bool,
 
     /// A client.properties of Kafka's clients: security.protocol, sasl.*, ssl.*
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) config: Option<PathBuf>,
 
     /// Bytes of one response at most; a broker's connection holds three of them

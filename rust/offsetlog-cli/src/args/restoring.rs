@@ -1,5 +1,6 @@
 //! `restore`: from a dead broker's disks to a topic that a broker serves.
 
+use super::given;
 use clap::Args;
 use offsetlog_ops::When;
 use std::path::PathBuf;
@@ -22,11 +23,11 @@ Exit codes: 0 done; 1 nothing to restore; 2 usage or input error, or a partition
 was lost; 130 interrupted.")]
 pub(crate) struct Restore {
     /// Log dirs of dead brokers, their metadata.log.dir or ZooKeeper's data; or partition directories such as orders-0
-    #[arg(required = true, value_name = "SOURCE")]
+    #[arg(required = true, value_name = "SOURCE", value_parser = given())]
     pub(crate) sources: Vec<PathBuf>,
 
     /// A log dir to restore into; may be given several times, of several brokers too
-    #[arg(long, required = true, value_name = "LOGDIR")]
+    #[arg(long, required = true, value_name = "LOGDIR", value_parser = given())]
     pub(crate) into: Vec<PathBuf>,
 
     /// Only this topic, or those that a pattern with * and ? means; may be given several times
@@ -38,7 +39,7 @@ pub(crate) struct Restore {
     pub(crate) until: Option<When>,
 
     /// Partitions up to these offsets, exclusive: a file with a line topic,partition,offset for each
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) offsets: Option<PathBuf>,
 
     /// Write the topics into the bootstrap.checkpoint of a cluster that never started
@@ -46,12 +47,12 @@ pub(crate) struct Restore {
     pub(crate) new_cluster: bool,
 
     /// The metadata.log.dir of a controller of the target, if that is none of LOGDIR, or its ZooKeeper's data; may be given several times
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Vec<PathBuf>,
 
     /// A server.properties of the target's brokers: what holds where a topic has nothing of its own; without it nobody knows whether
     /// their retention deletes what is restored
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,
 
     /// Replicas of each partition in a new cluster, instead of as many as it had and there are brokers

@@ -1,5 +1,6 @@
 //! `serve`: log dirs, read by real Kafka clients.
 
+use super::given;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -19,7 +20,7 @@ were. What a client commits is in memory, or with --groups in a directory of our
 Exit codes: 0 stopped by SIGTERM; 2 usage or input error; 130 stopped by Ctrl-C.")]
 pub(crate) struct Serve {
     /// Log dirs of dead brokers, backups, partition directories such as orders-0, and the cluster's metadata or ZooKeeper's data
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this topic; may be given several times
@@ -47,31 +48,31 @@ pub(crate) struct Serve {
     pub(crate) without_state: bool,
 
     /// Keep committed offsets in a log of our own in this directory, instead of in memory; it is none of PATH
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) groups: Option<PathBuf>,
 
     /// The broker's server.properties, for the settings that clients are told
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,
 
     /// The directory of the cluster's metadata log, or ZooKeeper's data, if it is none of PATH
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// The server's certificate, and those between it and its authority: PEM
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_parser = given())]
     pub(crate) tls_cert: Option<PathBuf>,
 
     /// Its key: PEM, not encrypted
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_parser = given())]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// Only clients with a certificate of these authorities get in: PEM
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_parser = given())]
     pub(crate) tls_client_ca: Option<PathBuf>,
 
     /// Only these users get in, by PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512: a file with lines name=password
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) users: Option<PathBuf>,
 
     /// Let other machines read everything without TLS or without users

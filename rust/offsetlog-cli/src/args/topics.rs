@@ -1,5 +1,6 @@
 //! The verbs about topics: `create`, `delete`, `settings` and `maintain`.
 
+use super::given;
 use super::writing::{Setting, parse_setting, parse_topic_id};
 use clap::{Args, ValueEnum};
 use offsetlog::format::Uuid;
@@ -19,7 +20,7 @@ pub(crate) struct Create {
     pub(crate) topic: String,
 
     /// The log dirs, made if they are not there
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// How many partitions
@@ -53,7 +54,7 @@ pub(crate) struct Delete {
     pub(crate) topic: String,
 
     /// The log dirs
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Change nothing; list what would be deleted
@@ -83,7 +84,7 @@ dynamic default broker, broker (its server.properties), default; unknown is what
 Exit codes: 0 done; 1 no topic found; 2 usage or input error.")]
 pub(crate) struct Settings {
     /// Log dirs, or partition directories such as orders-0
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Only this topic; may be given several times
@@ -91,11 +92,11 @@ pub(crate) struct Settings {
     pub(crate) topics: Vec<String>,
 
     /// A broker's server.properties: what holds where a topic was given nothing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,
 
     /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
-    #[arg(long, value_name = "DIR", requires = "paths")]
+    #[arg(long, value_name = "DIR", requires = "paths", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// Give the topics this setting; may be given several times
@@ -136,7 +137,7 @@ ZooKeeper's data (--metadata), and in the broker's server.properties (--broker).
 Exit codes: 0 done; 1 --dry-run found nothing to do; 2 usage or input error, or a partition failed; 130 interrupted.")]
 pub(crate) struct Maintain {
     /// Log dirs
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_parser = given())]
     pub(crate) paths: Vec<PathBuf>,
 
     /// Remove and compact nothing; say what would go, and why
@@ -152,11 +153,11 @@ pub(crate) struct Maintain {
     pub(crate) only: Vec<Upkeep>,
 
     /// A broker's server.properties: what holds where a topic was given nothing
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,
 
     /// In a broker's log dir: the folder that holds __cluster_metadata-0, if none of PATH does, or ZooKeeper's data
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// Only this topic; may be given several times

@@ -1,6 +1,6 @@
 //! The verbs that write: `append` and `recover`.
 
-use super::{Delimiter, Selection, parse_delimiter};
+use super::{Delimiter, Selection, given, parse_delimiter};
 use crate::json::Encoding;
 use clap::{Args, ValueEnum};
 use offsetlog::format::{Codec, Uuid};
@@ -18,7 +18,7 @@ Exit codes: 0 done; 2 usage or input error; 4 a line was refused (those before i
 130 interrupted (what was read is appended).")]
 pub(crate) struct Append {
     /// The partition directory, such as data/orders-0; made if it is not there
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = given())]
     pub(crate) path: PathBuf,
 
     /// Append though other brokers of the cluster have replicas of the partition
@@ -26,7 +26,7 @@ pub(crate) struct Append {
     pub(crate) single_replica: bool,
 
     /// In a broker's log dir: the folder that holds __cluster_metadata-0, if the log dir does not, or ZooKeeper's data
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
     /// What the input is

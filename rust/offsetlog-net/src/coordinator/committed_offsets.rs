@@ -11,7 +11,7 @@ use offsetlog::format::Uuid;
 use offsetlog::format::name::{META_PROPERTIES, TOPIC_MAXIMUM_CHARACTERS};
 use offsetlog::{
     AppendOptions, BatchBuilder, Error, ErrorKind, LimitName, LogConfig, LogDir, LogDirOptions,
-    LogWriter, MaintainOptions, NewTopic, OpenOptions, Result,
+    LogWriter, MaintainOptions, NewTopic, OpenOptions, Result, local_path,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -212,7 +212,7 @@ impl CommittedOffsets {
     /// `LogDir` if the directory is a broker's, has other topics, lies in a served one or around one; `Limit` if the commits need more
     /// memory than allowed; `Locked` if another process has it; those of opening and reading a log.
     pub fn open(directory: impl AsRef<Path>, options: &CommittedOffsetsOptions) -> Result<Self> {
-        let directory = directory.as_ref();
+        let directory = &local_path(directory)?;
         refuse_served(directory, options)?;
         refuse_brokers(directory, options)?;
         let how = LogDirOptions {
@@ -595,8 +595,7 @@ pub(super) fn java_hash(text: &str) -> i32 {
 
 /// The path with links resolved; it need not exist yet.
 fn real(path: &Path, options: &CommittedOffsetsOptions) -> Result<PathBuf> {
-    let path =
-        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
+    let path = local_path(path)?;
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
         match options.open.disk.real_path(ancestor) {

@@ -17,7 +17,7 @@ use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
     Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, MaintainOptions, NewTopic,
-    OpenOptions, Result, TopicPartition, is_internal_topic,
+    OpenOptions, Result, TopicPartition, is_internal_topic, local_path,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -96,6 +96,7 @@ impl Store {
     /// # Errors
     /// `Locked` if another process has it; `LogDir` if it holds something that no mirror made.
     pub(crate) fn open(path: &Path, options: &MirrorOptions, open: &OpenOptions) -> Result<Self> {
+        let path = &local_path(path)?;
         let disk = open.disk.as_ref();
         // A directory that belongs to something else stays unchanged.
         let note = read_note(disk, path)?;
@@ -113,7 +114,7 @@ impl Store {
         // Another mirror may have written it until now.
         let note = read_note(disk, path)?;
         Ok(Self {
-            path: path.to_path_buf(),
+            path: path.clone(),
             log_dir,
             open: open.clone(),
             note,

@@ -8,10 +8,10 @@ use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::identity::{absent_log_dirs, assigned_directory};
 use crate::places::{LogDirPlace, Places};
 use crate::words::brokers;
-use offsetlog::disk::{IoCall, random};
+use offsetlog::disk::random;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result};
+use offsetlog::{BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, local_path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -93,8 +93,7 @@ impl Targets {
     ) -> Result<Self> {
         let mut all = Vec::new();
         for path in paths {
-            let path = std::path::absolute(path)
-                .map_err(|source| Error::io(IoCall::Resolve, path.as_ref(), source))?;
+            let path = local_path(path)?;
             if all.contains(&path) {
                 return Err(Error::argument(
                     "into",
@@ -107,7 +106,9 @@ impl Targets {
             return Err(Error::argument("into", "no log dir to restore into"));
         };
         let mut with_metadata = all.clone();
-        with_metadata.extend(how.metadata.iter().cloned());
+        for path in &how.metadata {
+            with_metadata.push(local_path(path)?);
+        }
         let mut places = match Places::read(&with_metadata, options) {
             Ok(places) => places,
             // A folder that is not there yet, or that is empty.

@@ -4,6 +4,7 @@ use super::table::settings;
 use super::{LogConfig, Setting, shown};
 use crate::disk::{Disk, IoCall, read_whole};
 use crate::error::{Error, Result};
+use crate::local_path::given_path;
 use offsetlog_format::meta_properties::read_properties;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ impl BrokerSettings {
     /// # Errors
     /// `Io`; `MetadataFile` for a text that is no properties file; `Argument` as [`parse`](Self::parse).
     pub fn read(disk: &dyn Disk, path: &Path) -> Result<Self> {
+        let path = &given_path(path)?;
         let bytes = read_whole(disk, path, FILE_BYTES_MAX)
             .map_err(|error| Error::io(IoCall::Read, path, error))?;
         let properties =

@@ -11,6 +11,7 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder;
+use crate::local_path::{given_path, local_path};
 use crate::segment::Directory;
 use crate::segment::index_maps::IndexMaps;
 use offsetlog_format::name::{DirectoryName, DirectoryState, LOCK, check_topic};
@@ -46,6 +47,7 @@ pub(super) fn open_for_append(
     options: &OpenOptions,
     write: &WriteOptions,
 ) -> Result<LogWriter> {
+    let path = &given_path(path)?;
     let disk = options.disk.as_ref();
     if disk.stat(path).is_err() {
         // The name is checked before anything is created.
@@ -156,8 +158,7 @@ pub(super) fn directory(
     checkpoints: Option<&Arc<Checkpoints>>,
 ) -> Result<(Arc<Directory>, String, i32)> {
     // Relative paths are resolved once: the process may change its working directory while the log is open.
-    let path =
-        std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))?;
+    let path = local_path(path)?;
     let parsed = match partition_name(&path) {
         Ok(parsed) => parsed,
         Err(error) => {

@@ -7,6 +7,7 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, EntryKind, IoCall, OneFileDisk};
 use crate::error::{Error, Result};
 use crate::folder::is_absent;
+use crate::local_path::local_path;
 use crate::log::{Log, OpenOptions};
 use crate::segment::Directory;
 use offsetlog_format::name::{FileName, FileState, SegmentFile, SegmentFileName};
@@ -32,7 +33,7 @@ impl SetAside {
     /// Classifies the file at this path by its name; `None` if it is not named like a file that was set aside, or is not in a partition's
     /// directory. Reads no file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let path = std::path::absolute(path).ok()?;
+        let path = local_path(path).ok()?;
         let name = path.file_name()?.to_str()?;
         let folder = path.parent()?;
         let (base_offset, cut_at, is_truncation, directory) = if folder.file_name()? == CUT_FOLDER {

@@ -1,12 +1,12 @@
 //! New partition directories in log dirs that are open for appending, built out of batches.
 
 use super::LogDir;
-use crate::disk::IoCall;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::local_path::local_path;
 use crate::log::{STATE_FILE, partition_name, read_state};
 use crate::partition_builder::{NewPartition, PartitionBuilder, give_lines};
 use offsetlog_format::OffsetCheckpointFile;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 impl LogDir {
     /// Begins the partition directory `new` in one of these log dirs, as [`PartitionBuilder::create`] does. The lines of the log dir's
@@ -21,7 +21,7 @@ impl LogDir {
         begin: &NewPartition,
     ) -> Result<PartitionBuilder> {
         self.writer()?;
-        let new = absolute(new.as_ref())?;
+        let new = local_path(new)?;
         let shared = self.0.shared_with(&new);
         PartitionBuilder::create_in(&new, &self.0.options, begin, shared)
     }
@@ -32,7 +32,7 @@ impl LogDir {
     /// Those of opening the partition; `Argument` or `Closed` unless the log dirs are open for appending.
     pub fn complete_lines(&self, path: impl AsRef<Path>) -> Result<()> {
         self.writer()?;
-        let (path, options) = (absolute(path.as_ref())?, &self.0.options);
+        let (path, options) = (local_path(path)?, &self.0.options);
         let Some(shared) = self.0.shared_with(&path) else {
             return Ok(());
         };
@@ -70,8 +70,4 @@ impl LogDir {
         self.writer()?;
         self.write_lines()
     }
-}
-
-fn absolute(path: &Path) -> Result<PathBuf> {
-    std::path::absolute(path).map_err(|error| Error::io(IoCall::Resolve, path, error))
 }

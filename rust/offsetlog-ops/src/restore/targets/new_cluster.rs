@@ -16,7 +16,7 @@ use crate::places::{LogDirPlace, Places, is_there};
 use crate::words::brokers;
 use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
-use offsetlog::{BrokerSettings, Error, OpenOptions, Result};
+use offsetlog::{BrokerSettings, Error, OpenOptions, Result, local_path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -283,7 +283,7 @@ impl Targets {
         };
         let same = |path: &PathBuf| {
             let id = |path: &Path| options.disk.id(path).ok();
-            std::path::absolute(path).is_ok_and(|path| path == named)
+            local_path(path).is_ok_and(|path| path == named)
                 || id(named).is_some_and(|named| id(path) == Some(named))
         };
         if !paths.iter().any(same) {
@@ -341,8 +341,7 @@ impl Targets {
             if known.insert(id.map_err(|error| Error::io(IoCall::Stat, path, error))?) {
                 self.bootstraps.push(Bootstrap::read(file, options)?);
             }
-            let path = std::path::absolute(path)
-                .map_err(|source| Error::io(IoCall::Resolve, path, source))?;
+            let path = local_path(path)?;
             let mut all = places.log_dirs.iter();
             nodes.extend(
                 all.find(|place| place.path == path)

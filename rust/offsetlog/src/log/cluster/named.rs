@@ -3,9 +3,10 @@
 use super::metadata::{MetadataImage, read_metadata};
 use super::zookeeper::{Found, OldGroup, Places};
 use super::{Surroundings, is_another, node_of};
-use crate::disk::{Disk, IoCall};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::folder::is_there;
+use crate::local_path::local_path;
 use crate::log::Log;
 use crate::log::state::read_small;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
@@ -24,8 +25,7 @@ pub(super) enum Source {
 impl Source {
     /// What somebody named.
     pub(super) fn find(disk: &dyn Disk, named: &Path) -> Result<Self> {
-        let named =
-            std::path::absolute(named).map_err(|error| Error::io(IoCall::Resolve, named, error))?;
+        let named = local_path(named)?;
         if let Some(path) = metadata_log(disk, &named)? {
             return Ok(Self::Log(path));
         }

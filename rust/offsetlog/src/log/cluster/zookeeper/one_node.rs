@@ -4,6 +4,7 @@ use super::Places;
 use super::access::QUOTAS;
 use super::nodes::{ENCRYPTED, Nodes};
 use crate::error::{Error, Result};
+use crate::local_path::local_path;
 use crate::log::OpenOptions;
 use crate::log::cluster::secrets::{HIDDEN, is_secret};
 use offsetlog_format::json;
@@ -36,8 +37,7 @@ pub fn zookeeper_node(
     show_secrets: bool,
     options: &OpenOptions,
 ) -> Result<NodeAnswer> {
-    let folder = std::path::absolute(folder)
-        .map_err(|error| Error::io(crate::disk::IoCall::Resolve, folder, error))?;
+    let folder = local_path(folder)?;
     let Some(rest) = node.strip_prefix('/') else {
         let reason = format!("{node:?} found; a path begins with a slash, as /brokers/topics");
         return Err(Error::argument("node", reason));
