@@ -15,6 +15,7 @@ mod run;
 mod same_topic;
 mod sources;
 mod targets;
+mod tiered;
 mod unknown;
 mod write_topics;
 
@@ -33,6 +34,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use targets::{Placed, Targets};
+use tiered::RemoteStorage;
 
 pub use remains::Remaining;
 pub use sources::name_matches;
@@ -159,6 +161,8 @@ pub struct PartitionToRestore {
     pub state: PartitionState,
     /// The greatest leader epoch that the target's cluster takes, where it has its own.
     leader_epoch_accepted: Option<i32>,
+    /// Of its topic in the target's cluster.
+    remote: Option<RemoteStorage>,
     log: Option<Log>,
     other_logs: Vec<Log>,
     stop: Option<i64>,
@@ -192,6 +196,7 @@ impl PartitionToRestore {
             absent_brokers: Vec::new(),
             state: PartitionState::Refused(reason),
             leader_epoch_accepted: None,
+            remote: None,
             log: None,
             other_logs: Vec::new(),
             stop: None,
@@ -443,10 +448,22 @@ impl RestorePlan {
                 state = PartitionState::Refused(reason);
             }
         }
+        // What is there already need not be built.
+        let remote = known.and_then(|placed| placed.remote);
+        let accepted = known.and_then(|placed| placed.leader_epoch_accepted);
+        if matches!(state, PartitionState::Planned)
+            && let Some(reason) = remote.and_then(|remote| remote.refuses(source, accepted))
+            && into
+                .iter()
+                .any(|(_, path)| !compare::has_records(path, &self.options))
+        {
+            state = PartitionState::Refused(reason);
+        }
         let mut planned = PartitionToRestore {
             into,
             topic_id,
-            leader_epoch_accepted: known.and_then(|placed| placed.leader_epoch_accepted),
+            leader_epoch_accepted: accepted,
+            remote,
             leader_epoch_max: known.and_then(|placed| placed.leader_epoch_max),
             absent_brokers: known
                 .map(|placed| placed.absent.clone())

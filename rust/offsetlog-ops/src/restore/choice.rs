@@ -26,6 +26,8 @@ pub(crate) struct SourcePartition {
     /// Others that cannot be opened, and why: they may have more.
     pub(crate) unopened: Vec<(PathBuf, String)>,
     pub(crate) log_start_offset: i64,
+    /// The first offset that may have a record here: that, or where the first segment begins.
+    pub(crate) first_offset: i64,
     /// Whether the log begins before its first segment: by the log dir's checkpoint, or as a tiered topic may.
     pub(crate) begins_before: bool,
     /// What the replica has.
@@ -262,6 +264,9 @@ fn part(
         failed: Vec::new(),
         unopened: Vec::new(),
         log_start_offset,
+        first_offset: segments.first().map_or(log_start_offset, |segment| {
+            segment.base_offset.max(log_start_offset)
+        }),
         begins_before: noted.is_some(),
         extent,
         stop,

@@ -196,6 +196,11 @@ fn has_no_record(source: &Log, stop: Option<i64>) -> Result<bool> {
     }
 }
 
+/// Whether a log is in a directory that ever had a record, or something that is none.
+pub(super) fn has_records(path: &Path, options: &OpenOptions) -> bool {
+    with_records(path, options).map_or(true, |log| log.is_some())
+}
+
 /// The log in a directory, if it ever had a record.
 fn with_records(path: &Path, options: &OpenOptions) -> Result<Option<Log>> {
     match options.disk.list(path) {

@@ -157,6 +157,14 @@ impl RestorePlan {
         if source.leader_epoch > each.leader_epoch.unwrap_or(-1) {
             return Ok(false);
         }
+        let remote = each.remote;
+        let accepted = each.leader_epoch_accepted;
+        if let Some(reason) = remote.and_then(|remote| remote.refuses(&source, accepted)) {
+            let path = source.path.display();
+            self.warnings
+                .push(format!("{name}: {path} is not taken instead: {reason}"));
+            return Ok(false);
+        }
         self.warnings.push(format!(
             "{name}: {} failed while it was read, and {} is taken instead, which {}: {error}",
             each.source.display(),

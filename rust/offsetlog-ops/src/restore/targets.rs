@@ -4,6 +4,7 @@ mod new_cluster;
 
 use super::bootstrap::Bootstrap;
 use super::sources::SourceTopic;
+use super::tiered::RemoteStorage;
 use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::identity::{absent_log_dirs, assigned_directory};
 use crate::places::{LogDirPlace, Places};
@@ -78,6 +79,8 @@ pub(crate) struct Placed {
     pub(crate) leader_epoch_accepted: Option<i32>,
     /// Brokers that have the partition too, and are not among the log dirs.
     pub(crate) absent: Vec<i32>,
+    /// The topic's remote storage in a stopped broker's cluster.
+    pub(super) remote: Option<RemoteStorage>,
 }
 
 impl Targets {
@@ -362,6 +365,7 @@ impl Targets {
             Some(topic_id).filter(|id| !id.is_zero()),
         );
         placed.absent = absent;
+        placed.remote = RemoteStorage::of(topic, self.metadata.as_ref(), placed.topic_id);
         let known = registered.leader_epoch;
         placed.leader_epoch_accepted = Some(known.max(0));
         placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
@@ -395,6 +399,7 @@ impl Targets {
         }
         let topic_id = self.known_id(&name);
         let mut placed = self.placed(&slots, topic, number, source, topic_id);
+        placed.remote = RemoteStorage::of(topic, None, topic_id);
         placed.leader_epoch_accepted = Some(known.max(0));
         placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
         Ok(placed)
@@ -416,6 +421,7 @@ impl Targets {
             leader_epoch_max: None,
             leader_epoch_accepted: None,
             absent: Vec::new(),
+            remote: None,
         };
         for (node, slot) in slots {
             if let Some(log_dir) = self.log_dirs.get_mut(*slot) {
