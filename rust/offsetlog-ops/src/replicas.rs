@@ -19,6 +19,9 @@ pub struct Replica {
     pub end_is_hidden: bool,
     /// The log start offset; `None` if damage hides it. Asked at once: nothing fails after the choice.
     begin: Option<i64>,
+    /// Where its first segment begins, unless the log begins inside of it: records before were deleted on purpose then. Otherwise retention
+    /// did it, here and not yet there, or a file is lost.
+    lacks_before: i64,
 }
 
 /// How much of the partition a directory has.
@@ -30,6 +33,8 @@ pub(crate) struct Extent {
     pub(crate) end: i64,
     /// The log start offset.
     begin: Option<i64>,
+    /// Up to where records may be missing at its beginning.
+    lacks_before: i64,
 }
 
 /// Of several directories of a partition the one that has most.
@@ -53,9 +58,10 @@ pub struct UnopenedReplica {
 }
 
 /// Chooses among the directories of one partition: by the greatest leader epoch, then the greatest log end offset, then whether that can be
-/// read, then the fewest segments with offsets missing before them, then the order given. Returns also the errors of directories that
-/// cannot be opened; `None` if none can. Does not check the records, except in the last segment with any, if damage hides the end or the
-/// leader epoch.
+/// read, then the fewest segments with offsets missing before them, then the earliest first segment (a log start offset inside of it tells
+/// that records were deleted: nothing is missing before it then), then the order given. Returns also the errors of directories that cannot
+/// be opened; `None` if none can. Does not check the records, except in the last segment with any, if damage hides the end or the leader
+/// epoch.
 ///
 /// # Errors
 /// `Interrupted`.
@@ -96,6 +102,11 @@ pub fn choose_replica<P: AsRef<Path>>(
 }
 
 impl Extent {
+    /// Whether it begins earlier than another one of which nothing says why it does not.
+    pub(crate) const fn begins_before(self, other: Self) -> bool {
+        self.lacks_before < other.lacks_before
+    }
+
     /// What it lacks compared with another one.
     pub(crate) fn less(self, best: Self) -> String {
         let less = if self.leader_epoch < best.leader_epoch {
@@ -124,6 +135,7 @@ impl Replica {
             leader_epoch: self.leader_epoch,
             end: self.end,
             begin: self.begin,
+            lacks_before: self.lacks_before,
         }
     }
 
@@ -137,12 +149,20 @@ impl Replica {
             let (leader_epoch, readable) = readable_end(&log, options)?;
             (leader_epoch, end.unwrap_or(readable))
         };
+        let begin = readable(log.log_start_offset())?;
+        let segments = readable(log.segments())?.unwrap_or_default();
+        let lacks_before = match (begin, segments.first().map(|first| first.base_offset)) {
+            (Some(begin), Some(first)) if begin > first => 0,
+            (_, Some(first)) => first,
+            (begin, None) => begin.unwrap_or(i64::MAX),
+        };
         Ok(Self {
             path: path.to_path_buf(),
             leader_epoch,
             end: end_at,
             end_is_hidden: end.is_none(),
-            begin: readable(log.log_start_offset())?,
+            begin,
+            lacks_before,
             log,
         })
     }
@@ -199,7 +219,8 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
     Ok((leader_epoch, begin))
 }
 
-/// Of the best ones puts that one first which lacks offsets before the fewest segments; of equals the first.
+/// Of the best ones puts that one first which lacks offsets before the fewest segments, then that one whose first segment is the earliest:
+/// what is before the beginning of the chosen one is not restored. Of equals the first.
 fn whole_first(all: &mut [Replica]) -> Result<()> {
     let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
     let first = all.first().map(rank);
@@ -208,15 +229,17 @@ fn whole_first(all: &mut [Replica]) -> Result<()> {
     if equal < 2 {
         return Ok(());
     }
-    let mut gaps = Vec::new();
+    let mut missing = Vec::new();
     for replica in all.iter().take(equal) {
         // A replica that fails now is not the one to begin with.
-        match gaps_before_segments(&replica.log) {
+        let gaps = match gaps_before_segments(&replica.log) {
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            found => gaps.push(found.unwrap_or(usize::MAX)),
-        }
+            found => found.unwrap_or(usize::MAX),
+        };
+        missing.push((gaps, replica.lacks_before));
     }
-    let least = gaps.iter().enumerate().min_by_key(|(_, gaps)| **gaps);
+    let least = missing.iter().enumerate();
+    let least = least.min_by_key(|(_, missing)| **missing);
     if let Some(front) = least.and_then(|(least, _)| all.get_mut(..=least)) {
         front.rotate_right(1);
     }

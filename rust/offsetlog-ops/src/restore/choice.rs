@@ -57,6 +57,7 @@ impl SourcePartition {
             let stop = failed.stop.min(own);
             failed.extent.leader_epoch > self.extent.leader_epoch
                 || failed.extent.end.min(stop) > self.extent.end.min(stop)
+                || failed.extent.begins_before(self.extent)
         };
         self.begins_before || !self.unopened.is_empty() || self.failed.iter().any(is_more)
     }

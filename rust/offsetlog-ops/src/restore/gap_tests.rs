@@ -10,10 +10,15 @@ impl Place {
             self.roll("whole");
         }
         self.copy("whole", "one");
-        for entry in fs::read_dir(self.of("one")).unwrap() {
+        self.lose("one", 6);
+    }
+
+    /// Removes the files of a segment.
+    fn lose(&self, replica: &str, base_offset: i64) {
+        for entry in fs::read_dir(self.of(replica)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
-            if name.starts_with("00000000000000000006.") {
+            if name.starts_with(&format!("{base_offset:020}.")) {
                 fs::remove_file(path).unwrap();
             }
         }
@@ -114,6 +119,33 @@ fn of_equal_ends_the_one_without_gaps_is_the_best() {
     assert_eq!(replica_of(&report.source), "whole");
     assert_eq!(place.offsets("new"), (0..18).collect::<Vec<_>>());
     assert!(!report.has_losses());
+}
+
+/// What is before the beginning of the replica that is taken is not restored.
+#[test]
+fn of_equal_ends_the_one_that_begins_first_is_the_best() {
+    let place = Place::new();
+    place.without_a_segment();
+    place.copy("whole", "late");
+    place.lose("late", 0);
+    place.copy("late", "later");
+    place.lose("later", 6);
+    let found = |replicas: &[&str]| {
+        let plan = place.plan(replicas);
+        let each = &plan.partitions[0];
+        (replica_of(&each.source), each.log_start_offset)
+    };
+    assert_eq!(found(&["later", "late", "whole"]), ("whole".to_owned(), 0));
+    assert_eq!(found(&["later", "late"]), ("late".to_owned(), 6));
+    assert_eq!(found(&["late", "later"]), ("late".to_owned(), 6));
+    // A gap inside counts more than the beginning.
+    assert_eq!(found(&["one", "late"]), ("late".to_owned(), 6));
+    let report = place.restore(&["later", "late", "whole"]);
+    assert_eq!(place.offsets("new"), (0..18).collect::<Vec<_>>());
+    assert!(!report.has_losses());
+    // And so does the end.
+    place.longer("later");
+    assert_eq!(found(&["whole", "late", "later"]), ("later".to_owned(), 12));
 }
 
 /// The offsets that are lost stand beside damage: both are one range.
