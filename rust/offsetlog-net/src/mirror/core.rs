@@ -23,10 +23,10 @@ use super::work::Work;
 use deletes::Away;
 use events::Events;
 use group_offsets::GroupOffsets;
-use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::Api;
+use offsetlog::{LogConfig, TopicPartition};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds before groups are asked for again.
@@ -134,6 +134,18 @@ impl Topic {
     /// Whether the disk is preparing the topic with this id: its result for another topic of the name is outdated.
     pub(super) fn awaits(&self, id: Uuid) -> bool {
         self.state == TopicState::Making && self.id == id
+    }
+
+    /// Whether it has remote storage, as far as the source told.
+    pub(super) fn has_remote_storage(&self) -> bool {
+        let Settings::Stored(config) = &self.config else {
+            return false;
+        };
+        let own = config
+            .iter()
+            .filter(|(name, _)| name == "remote.storage.enable");
+        LogConfig::parse(own.map(|(name, value)| (name.as_str(), value.as_str())))
+            .is_ok_and(|own| own.remote_storage_enable())
     }
 }
 

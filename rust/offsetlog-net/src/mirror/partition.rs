@@ -198,15 +198,14 @@ impl Partition {
         self.gap.map_or(self.end, |start| start.max(self.end))
     }
 
-    /// Whether the copy has all that the source has below an offset. Without `once` this includes an end of the source's log that compaction
-    /// removed: nothing comes from there for some time, and slow tiered storage answers the same for a shorter one.
-    pub(crate) fn has_all_below(&self, offset: i64, now: i64) -> bool {
-        let has_nothing = self.nothing.is_some_and(|nothing| {
+    /// Without `once`: whether nothing comes from the source below an offset for some time, because compaction removed the end of its log.
+    /// Remote storage that is slow answers the same, for as long as it likes: for a topic that has it this says nothing.
+    pub(crate) fn has_nothing_below(&self, offset: i64, now: i64) -> bool {
+        self.nothing.is_some_and(|nothing| {
             nothing.count >= NOTHING_TIMES
                 && now.saturating_sub(nothing.since) >= NOTHING_MS
                 && offset <= nothing.below
-        });
-        has_nothing || self.reached() >= offset
+        })
     }
 
     /// The source answered a fetch from this offset on without an error.

@@ -181,6 +181,28 @@ fn offsets_above_records_that_come_late_wait_for_them() {
     assert_eq!(stored(run, "readers", 0), Some(end));
 }
 
+/// A topic with remote storage has no end that compaction removed, however long nothing comes.
+#[test]
+fn offsets_above_records_in_remote_storage_wait_for_them_as_long_as_it_takes() {
+    for enabled in ["true", "TRUE"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = lasting(folder.path());
+        let config = &mut run.model.topics.get_mut("orders").unwrap().config;
+        config.insert("remote.storage.enable".to_owned(), enabled.to_owned());
+        go_on(&mut run, 20_000, |_, _| true);
+        append(&mut run, 0);
+        let end = run.model.topics["orders"].partitions[0].end();
+        run.model.silent.insert("orders".to_owned());
+        commit(&mut run, 0, end);
+        go_on(&mut run, 60_000, |_, _| true);
+        assert_eq!(lock(&run.core).report().committed_offsets, 0);
+        run.model.silent.clear();
+        go_on(&mut run, 20_000, |_, _| true);
+        assert_same(&run, 0);
+        assert_eq!(stored(run, "readers", 0), Some(end));
+    }
+}
+
 #[test]
 fn committed_offsets_are_counted_when_they_are_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,16 +71,20 @@ impl Core {
         let mut emptied = Vec::new();
         for (key, pending) in self.groups.pending.range_mut(keys_of(of)) {
             let is_ready = |commit: &GroupCommit, asked: AskedOffset| {
-                let is_same = self.topics.get(&commit.at.topic).is_some_and(|topic| {
-                    topic.state == TopicState::Ready && topic.seen >= asked.look
-                });
-                let Some(each) = self.partitions.get(&commit.at).filter(|_| is_same) else {
+                let topic = self
+                    .topics
+                    .get(&commit.at.topic)
+                    .filter(|topic| topic.state == TopicState::Ready && topic.seen >= asked.look);
+                let Some((each, topic)) = self.partitions.get(&commit.at).zip(topic) else {
                     return false;
                 };
                 let is_beyond = each
                     .high_watermark
                     .is_some_and(|(offset, at)| at > asked.at && offset < commit.offset);
-                each.has_all_below(commit.offset, now) || is_beyond
+                // A topic with remote storage is never compacted: its records come, if late.
+                let is_ended =
+                    || each.has_nothing_below(commit.offset, now) && !topic.has_remote_storage();
+                each.reached() >= commit.offset || is_beyond || is_ended()
             };
             while is_ready(&pending.commit, pending.asked) {
                 let id = self.topics.get(&pending.commit.at.topic);
