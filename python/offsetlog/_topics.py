@@ -319,7 +319,8 @@ class Topics:
             As for :meth:`WritableLog.maintain`; ``"deletes"`` are those of topics too. With `dry_run` no file is made or changed: a
             partition whose last writer was killed is recovered in memory.
         topics
-            Only these; ``None`` is all.
+            Only these; ``None`` is all. Of deleted topics too only the directories of these are removed, and none whose name was cut
+            to Kafka's 255 characters when it was renamed.
         config
             Settings that count above all others, this once; only with `topics`.
 

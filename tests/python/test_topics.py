@@ -379,6 +379,29 @@ def test_every_partition_is_maintained(tmp_path: Path) -> None:
         assert log_dir.end_offsets()[TopicPartition("kept", 0)] == 12
 
 
+def test_upkeep_of_some_topics_leaves_what_was_deleted_of_others(tmp_path: Path) -> None:
+    """A directory whose name was cut when it was renamed may be of any topic that begins so."""
+    clock = Clock()
+    long = "t" * 249
+    with LogDir.open(tmp_path, "a", clock=clock) as log_dir:
+        for name in ("one", "one-0", "other", long):
+            log_dir.create_topic(name)
+            log_dir.delete_topic(name)
+        log_dir.create_topic("one")
+        clock.now += 60_000
+
+        def removed(topics: str | list[str] | None, *, dry_run: bool) -> list[str]:
+            report = log_dir.maintain(topics=topics, dry_run=dry_run)
+            return sorted(Path(path).name.split(".")[0] for path in report.removed)
+
+        for topics, names in ((["nothing"], []), ("one", ["one-0"]), ([long, "one-0"], ["one-0-0"])):
+            assert removed(topics, dry_run=True) == names
+            assert removed(topics, dry_run=False) == names
+        cut = "t" * (255 - len("-0.-delete") - 32) + "-0"
+        assert removed(None, dry_run=True) == ["other-0", cut]
+        assert removed(None, dry_run=False) == ["other-0", cut]
+
+
 def test_upkeep_names_what_it_cannot_do(tmp_path: Path) -> None:
     """A partition that another process writes is left to it; one that is damaged is told of, and the rest is done."""
     clock = Clock()

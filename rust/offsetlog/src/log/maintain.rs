@@ -35,7 +35,8 @@ pub struct MaintainOptions {
     pub map_bytes: Option<usize>,
     /// Settings that take precedence over all others for this run.
     pub config: Option<LogConfig>,
-    /// In a log dir, only these topics; all topics if empty.
+    /// In a log dir, only these topics, and only directories of these that were deleted; all topics if empty. A directory whose name
+    /// was cut when it was renamed for deletion is of none of these.
     pub topics: Vec<String>,
 }
 

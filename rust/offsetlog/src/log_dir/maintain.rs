@@ -33,7 +33,7 @@ pub struct LogDirMaintainReport {
 
 impl LogDir {
     /// Does all maintenance that is due for every partition, one after another, and removes directories of deleted topics whose
-    /// delay has passed. A failed partition does not stop the others. If a log's policies are `compact` and `delete`, segments
+    /// delay has passed, with `topics` of these only. A failed partition does not stop the others. If a log's policies are `compact` and `delete`, segments
     /// are deleted both before and after compaction.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl LogDir {
                 None => aside.used(partition),
             })?;
             if options.deletes {
-                report.removed = self.remove_deleted(true)?;
+                report.removed = self.remove_deleted_of(&options.topics, true)?;
             }
             return Ok(report);
         }
@@ -60,7 +60,7 @@ impl LogDir {
             written => written?,
         }
         if options.deletes {
-            report.removed = self.remove_deleted(false)?;
+            report.removed = self.remove_deleted_of(&options.topics, false)?;
         }
         Ok(report)
     }

@@ -12,8 +12,11 @@ use crate::log::{
 };
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
-use offsetlog_format::name::{check_topic, directory_name, topics_collide};
+use offsetlog_format::name::{
+    DIRECTORY_MAXIMUM_CHARACTERS, DirectoryName, check_topic, directory_name, topics_collide,
+};
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -453,6 +456,15 @@ impl LogDir {
     /// # Errors
     /// `Io`; the remaining directories are removed next time.
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
+        self.remove_deleted_of(&[], dry_run)
+    }
+
+    /// As [`remove_deleted`](Self::remove_deleted), of these topics only, or of all if there are none here.
+    pub(super) fn remove_deleted_of(
+        &self,
+        topics: &[String],
+        dry_run: bool,
+    ) -> Result<Vec<PathBuf>> {
         let writer = self.writer()?;
         let now = self.0.now();
         // Another thread may be removing them.
@@ -460,6 +472,7 @@ impl LogDir {
         let due: Vec<PathBuf> = guard(&writer.pending_deletes)
             .iter()
             .filter(|pending_deletes| pending_deletes.due <= now)
+            .filter(|pending_deletes| topics.is_empty() || is_of(&pending_deletes.path, topics))
             .map(|pending_deletes| pending_deletes.path.clone())
             .collect();
         let mut removed = Vec::new();
@@ -482,6 +495,17 @@ impl LogDir {
     pub(super) fn disk(&self) -> &dyn Disk {
         self.0.options.disk.as_ref()
     }
+}
+
+/// Whether the name of a directory that was renamed for deletion is that of one of these topics. A name that may have been cut is not:
+/// another topic's may begin alike.
+fn is_of(path: &Path, topics: &[String]) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+        return false;
+    };
+    name.len() < DIRECTORY_MAXIMUM_CHARACTERS
+        && DirectoryName::parse(name)
+            .is_ok_and(|name| topics.iter().any(|topic| topic == name.topic))
 }
 
 /// When a directory that was renamed for deletion may be removed: the time in its file, otherwise `latest`, which is then
