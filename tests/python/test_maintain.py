@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition, WritableLog
+from offsetlog.errors import UnsupportedMagicError
 
 NOW = 1_700_000_000_000
 LATE = 4_000_000_000_000
@@ -104,6 +105,55 @@ def test_what_is_refused(tmp_path: Path) -> None:
             log.compact(first_dirty=-1)
     with Log.open(tmp_path / "t-0") as log, pytest.raises(ConfigError, match="mode"):
         log.maintain()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("config", "start", "reasons"),
+    [
+        ({}, 0, ["retention.ms", "retention.ms"]),
+        ({}, 10, ["log start offset", "retention.ms"]),
+        ({"retention.bytes": -1}, 0, ["retention.bytes", "retention.ms"]),
+        ({"cleanup.policy": "compact,delete"}, 10, ["log start offset", "retention.ms"]),
+        ({"file.delete.delay.ms": 0}, 0, ["retention.ms", "retention.ms"]),
+    ],
+)
+def test_retention_ends_before_a_segment_whose_times_are_hidden(
+    tmp_path: Path, config: dict[str, str | int], start: int, reasons: list[str]
+) -> None:
+    """What is before it goes, for whatever reason; the damage is named, and what is damaged stays."""
+    path = tmp_path / "t-0"
+    with LogDir.open(tmp_path, "a", clock=lambda: NOW) as log_dir:
+        log_dir.create_topic("t")
+        log = log_dir.log("t", 0)
+        for base in range(0, 50, 10):
+            for number in range(base, base + 10):
+                log.append(b"v", key=b"%d" % number, timestamp=NOW - 5000)
+            if base < 40:
+                log.roll()
+        log.delete_records_before(start)
+        sizes = [segment.size_bytes for segment in log.segments]
+    damaged = path / f"{20:020}.log"
+    data = bytearray(damaged.read_bytes())
+    data[16] = 0x55
+    damaged.write_bytes(data)
+    if "retention.bytes" in config:
+        config = {"retention.bytes": sum(sizes[1:])}
+    with LogDir.open(tmp_path, "a", clock=lambda: NOW) as log_dir:
+        log_dir.set_topic_config("t", {"retention.ms": 1000} | config)
+        for dry_run in (True, False):
+            why = log_dir.why(now=NOW)[0]
+            assert (why.question, why.reason, why.segment, why.size_bytes) == ("deletion", "due", 0, sum(sizes[:2]))
+            report = log_dir.maintain(dry_run=dry_run)
+            kept = report.partitions[TopicPartition("t", 0)]
+            assert [(one.base_offset, one.reason) for one in kept.removed] == list(zip([0, 10], reasons, strict=True))
+            assert damaged.name in str(report.failed[TopicPartition("t", 0)])
+        assert bool(kept.deleted) == ("file.delete.delay.ms" in config)
+        again = log_dir.maintain()
+        assert (again.partitions, [*again.failed]) == ({}, [TopicPartition("t", 0)])
+        with pytest.raises(UnsupportedMagicError, match=damaged.name):
+            log_dir.why(now=NOW)
+    assert damaged.read_bytes() == data
+    assert sorted(int(found.stem) for found in path.glob("*.log")) == [20, 30, 40]
 
 
 def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ SAID: dict[str, set[str]] = {
     "of the source an error": OPENING,
     "an error where the segment that is cut is damaged, which may come behind the cut; opened again, *opening mends*": OPENING
     | {FLIPPED, CUT_SHORT},
-    "what would be compacted is left as it is and named; retention ends before a segment whose times cannot be read; *named damage*": OPENING
+    "what would be compacted is left as it is and named; retention deletes up to a segment whose times damage hides, and names it; *named damage*": OPENING
     | {CUT_SHORT},
     "the segment is left as it is, with an error": OPENING | {FLIPPED, CUT_SHORT},
     "works on damaged ones too": set(),

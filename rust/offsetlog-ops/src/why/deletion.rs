@@ -80,22 +80,20 @@ fn by_retention(
         ));
     };
     let limit = config.retention_ms();
-    let age = case.log.segment_age(oldest.base_offset)?;
-    let Some(age) = age else {
-        return Ok(held(
-            Reason::Empty,
-            "its segments changed while it was asked".to_owned(),
-        ));
-    };
     let high_watermark = case.log.high_watermark()?;
     let is_expired = |age: &SegmentAge| {
         limit >= 0 && case.now.saturating_sub(age.newest_timestamp) > limit && age.size_bytes > 0
     };
-    let expired = expired_from(case, log_segments, by_size, &is_expired)?;
+    let log_end = case.log.log_end_offset()?;
+    let expired = if limit < 0 {
+        0
+    } else {
+        expired_from(case, log_segments, by_size, &is_expired)?
+    };
     if by_size + expired > 0 {
         let replicated = log_segments
             .get(1)
-            .map_or(age.end_offset, |next| next.base_offset);
+            .map_or(log_end, |next| next.base_offset);
         if replicated > high_watermark {
             let sentence = format!(
                 "its oldest segment is due, but only what is below the high watermark {high_watermark} is replicated, and it ends at \
@@ -132,6 +130,12 @@ fn by_retention(
             ..held(Reason::Unlimited, sentence)
         });
     }
+    let Some(age) = case.log.segment_age(oldest.base_offset)? else {
+        return Ok(held(
+            Reason::Empty,
+            "its segments changed while it was asked".to_owned(),
+        ));
+    };
     not_due(case, log_segments, &age, &is_expired)
 }
 
@@ -240,7 +244,11 @@ fn expired_from(
 ) -> Result<usize> {
     let mut count = 0;
     for segment in log_segments.iter().skip(first).take(SEGMENTS_MAX) {
-        let age = case.log.segment_age(segment.base_offset)?;
+        let age = match case.log.segment_age_for_retention(segment.base_offset) {
+            // Retention ends there, too, after it deleted what is before it.
+            Err(error) if error.is_corruption() && first + count > 0 => break,
+            age => age?,
+        };
         if !age.is_some_and(|age| is_expired(&age)) {
             break;
         }

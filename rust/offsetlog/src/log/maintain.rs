@@ -182,7 +182,8 @@ impl LogWriter {
     /// deletes files whose delay is over. Appends and readers continue meanwhile.
     ///
     /// # Errors
-    /// Corruption of a batch that was to be compacted, which then stays as it is;
+    /// Corruption of a batch that was to be compacted, which then stays as it is, or that hides the times of a segment, before which
+    /// retention ends;
     /// `Cluster` in a broker's log dir if a setting that decides is not known, or for an internal topic;
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
@@ -258,7 +259,7 @@ impl LogWriter {
         producers: Option<&HashMap<i64, LastRecord>>,
     ) -> Result<()> {
         if steps.removes_first {
-            report.removed.append(&mut self.retain_due(steps, now)?);
+            self.retain_due(steps, now, &mut report.removed)?;
         }
         let mut compacted = Ok(());
         if steps.compacts {
@@ -273,7 +274,7 @@ impl LogWriter {
             compacted => compacted,
         };
         if options.retention {
-            report.removed.append(&mut self.retain_due(steps, now)?);
+            self.retain_due(steps, now, &mut report.removed)?;
         }
         if options.deletes {
             let deleted = self.changing(|writer| Ok(writer.delete_due(now)))?;
@@ -352,11 +353,16 @@ impl LogWriter {
         })
     }
 
-    fn retain_due(&self, steps: Steps<'_>, now: i64) -> Result<Vec<RemovedSegment>> {
+    fn retain_due(
+        &self,
+        steps: Steps<'_>,
+        now: i64,
+        removed: &mut Vec<RemovedSegment>,
+    ) -> Result<()> {
         self.in_turn(|| {
             self.changing(|writer| {
                 let config = (steps.settings)(writer)?;
-                writer.retain(&config, now)
+                writer.retain(&config, now, removed)
             })
         })
     }

@@ -5,9 +5,14 @@ use super::state::{STATE_FILE, read_state};
 use crate::error::Result;
 use crate::folder::has_log_dir_files;
 use crate::segment::time_index::SegmentTimes;
+use crate::segment::{Check, OpenSegment};
 use offsetlog_format::OffsetCheckpointFile;
+use std::sync::Arc;
 
-/// How old a segment is, as retention judges it.
+/// Reads the timestamps of a segment.
+type Load = fn(&Arc<OpenSegment>, &Check<'_>) -> Result<SegmentTimes>;
+
+/// How old a segment is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentAge {
     /// Its base offset.
@@ -26,11 +31,23 @@ pub struct SegmentAge {
 
 impl Log {
     /// How old the segment with this base offset is; `None` if there is no such segment. Reads its time index, and the batch headers
-    /// that the index does not cover.
+    /// that the index does not cover. Where damage hides batches of a closed segment the index is believed, as by a broker.
     ///
     /// # Errors
     /// `Io`; those of damage in the segment that hides its timestamps.
     pub fn segment_age(&self, base_offset: i64) -> Result<Option<SegmentAge>> {
+        self.age(base_offset, SegmentTimes::load_past_damage)
+    }
+
+    /// As [`segment_age`](Self::segment_age), but as retention judges it: an index is believed only as far as the batches confirm it.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in the segment, before which retention ends.
+    pub fn segment_age_for_retention(&self, base_offset: i64) -> Result<Option<SegmentAge>> {
+        self.age(base_offset, SegmentTimes::load)
+    }
+
+    fn age(&self, base_offset: i64, load: Load) -> Result<Option<SegmentAge>> {
         self.ask(|view| {
             let slot = view.floor_slot(base_offset);
             let Some(segment) = view.segments.get(slot) else {
@@ -40,7 +57,7 @@ impl Log {
                 return Ok(None);
             }
             let open = view.open(segment)?;
-            let newest = SegmentTimes::load_past_damage(&open, &|| self.check())?.max_timestamp;
+            let newest = load(&open, &|| self.check())?.max_timestamp;
             let next = view.segments.get(slot + 1).map(|next| next.base_offset);
             let end_offset = match next {
                 Some(next) => next,

@@ -42,6 +42,7 @@ use validate::CodecBuffers;
 
 pub use append::{AppendOptions, AppendOrigin};
 pub use open::recover;
+pub(crate) use retention::Due;
 pub use retention::{RemovedSegment, RetentionReason};
 
 pub(super) use flush::Commit;

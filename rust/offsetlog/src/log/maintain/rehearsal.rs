@@ -5,19 +5,19 @@ use super::{MaintainOptions, MaintainReport, Steps, is_due};
 use crate::disk::OverlayDisk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::cleaner::Plan;
-use crate::log::writer::{PartitionWriter, RemovedSegment};
+use crate::log::writer::{Due, PartitionWriter};
 use crate::log::{LogWriter, OpenOptions, Surroundings, WriteOptions, open_for_append_in};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// State of a log before the work.
 struct Before {
-    /// Segments that retention would delete now.
-    removed: Vec<RemovedSegment>,
+    /// What retention would delete now.
+    retained: Due,
     /// Files named `.deleted` whose delay is over.
-    due: Vec<PathBuf>,
-    /// For a log with the policy `compact`: the first pass of the cleaner, and whether it is due.
-    plan: Option<(Plan, bool)>,
+    waiting: Vec<PathBuf>,
+    /// For a log with the policy `compact`: the first pass of the cleaner, and whether it is due; or why that cannot be told.
+    plan: Option<Result<(Plan, bool)>>,
     log_start_offset: i64,
     log_end_offset: i64,
 }
@@ -37,7 +37,7 @@ impl LogWriter {
             if self.is_closed() {
                 return Err(Error::new(ErrorKind::Closed).at_path(self.path()));
             }
-            let (before, aside) = self.changing(|writer| {
+            let (mut before, aside) = self.changing(|writer| {
                 let before = self.before(writer, now, options, steps)?;
                 let needs_work = before.needs_work(options, steps);
                 // Opened while the writer is locked, so that everything is from the same moment.
@@ -50,25 +50,24 @@ impl LogWriter {
                 log_end_offset: before.log_end_offset,
                 ..MaintainReport::default()
             };
-            if let Some(aside) = aside {
+            let done = if let Some(aside) = aside {
                 before.prepare(&aside)?;
                 // Opening `aside` expired producers that the real cleaner would still see.
-                let producers = before.plan.as_ref().map(|(plan, _)| &plan.producers);
+                let producers = before.plan().map(|(plan, _)| &plan.producers);
                 // `aside` has none of the cluster's settings.
                 let settings = |_: &PartitionWriter| Ok(steps.config.clone());
                 let steps = Steps {
                     settings: &settings,
                     ..steps
                 };
-                aside.work(now, report, options, steps, producers)?;
+                let done = aside.work(now, report, options, steps, producers);
                 report.log_start_offset = aside.log_start_offset()?;
+                done
             } else {
-                let start = before.removed.last().map(|last| last.end_offset);
-                report.log_start_offset = before.log_start_offset.max(start.unwrap_or(0));
-                report.removed = before.removed;
-            }
+                before.outcome(report, steps)
+            };
             if options.deletes {
-                let made = std::mem::replace(&mut report.deleted, before.due);
+                let made = std::mem::replace(&mut report.deleted, before.waiting);
                 for path in made {
                     // Opening `aside` may have created files that the real log does not have.
                     let is_there = self.options().disk.stat(&path.with_extension("")).is_ok();
@@ -77,7 +76,7 @@ impl LogWriter {
                     }
                 }
             }
-            Ok(())
+            done
         })
     }
 
@@ -90,19 +89,21 @@ impl LogWriter {
     ) -> Result<Before> {
         let ends = self.log().0.directory.ends.clone().unwrap_or_default();
         let mut before = Before {
-            removed: Vec::new(),
-            due: writer.due(now),
+            retained: Due::default(),
+            waiting: writer.due(now),
             plan: None,
             log_start_offset: ends.log_start(),
             log_end_offset: ends.log_end(),
         };
         if options.retention {
-            before.removed = writer.deletable_segments(steps.config, now)?;
+            before.retained = writer.deletable_segments(steps.config, now)?;
         }
         if steps.compacts {
-            let plan = writer.cleaning_plan(steps.config, None, now)?;
-            let is_due = is_due(writer, &plan, now)?;
-            before.plan = Some((plan, is_due));
+            let plan = writer.cleaning_plan(steps.config, None, now);
+            before.plan = Some(plan.and_then(|plan| {
+                let is_due = is_due(writer, &plan, now)?;
+                Ok((plan, is_due))
+            }));
         }
         Ok(before)
     }
@@ -139,18 +140,37 @@ impl LogWriter {
 }
 
 impl Before {
+    fn plan(&self) -> Option<&(Plan, bool)> {
+        self.plan.as_ref()?.as_ref().ok()
+    }
+
+    /// Fills `report` where nothing need be done to know the result.
+    fn outcome(&mut self, report: &mut MaintainReport, steps: Steps<'_>) -> Result<()> {
+        let Due { segments, stopped } = std::mem::take(&mut self.retained);
+        let stopped = stopped.map_or(Ok(()), Err);
+        if steps.removes_first && stopped.is_err() {
+            return stopped;
+        }
+        // The real run compacts before it removes anything, or there was nothing to remove before.
+        self.plan.take().transpose()?;
+        let start = segments.last().map(|last| last.end_offset);
+        report.log_start_offset = self.log_start_offset.max(start.unwrap_or(0));
+        report.removed = segments;
+        stopped
+    }
+
     /// Whether the work must be done because what retention selects now is not the result.
     fn needs_work(&self, options: &MaintainOptions, steps: Steps<'_>) -> bool {
-        let is_due = self.plan.as_ref().is_some_and(|&(_, is_due)| is_due);
+        let is_due = self.plan().is_some_and(|&(_, is_due)| is_due);
         let goes_at_once = options.deletes && steps.config.file_delete_delay_ms() <= 0;
-        is_due || (goes_at_once || steps.removes_first) && !self.removed.is_empty()
+        is_due || (goes_at_once || steps.removes_first) && !self.retained.segments.is_empty()
     }
 
     /// Puts `aside` into the state of the log.
     fn prepare(&self, aside: &LogWriter) -> Result<()> {
         aside.changing(|writer| {
             // The end of the last pass may not be on the disk yet.
-            match &self.plan {
+            match self.plan() {
                 Some((plan, _)) => writer.set_cleaner_point(plan.first_dirty),
                 None => Ok(()),
             }

@@ -1,7 +1,8 @@
 //! Retention: deletes whole segments from the start of the log, by log start offset, `retention.bytes` and `retention.ms`.
 //!
 //! Source: Kafka's `UnifiedLog.deleteOldSegments`. Unlike Kafka, the age of a segment is that of its batches. A time index
-//! counts only as far as the batches confirm it, so a wrong one neither keeps a segment forever nor deletes it early.
+//! counts only as far as the batches confirm it, so a wrong one neither keeps a segment forever nor deletes it early. Where damage
+//! hides batches, nothing confirms it: the segments before it are deleted, and it stays, with an error.
 
 use super::PartitionWriter;
 use crate::config::LogConfig;
@@ -48,6 +49,15 @@ pub struct RemovedSegment {
     pub reason: RetentionReason,
 }
 
+/// What retention deletes.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// Oldest first.
+    pub(crate) segments: Vec<RemovedSegment>,
+    /// Why it cannot be told whether the next segment is due. That one stays, and with it those behind it.
+    pub(crate) stopped: Option<Error>,
+}
+
 /// A segment that retention may delete.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
@@ -57,13 +67,9 @@ struct Candidate {
 }
 
 impl PartitionWriter {
-    /// Returns the segments that retention with these settings deletes at `now`, oldest first.
-    pub(crate) fn deletable_segments(
-        &self,
-        config: &LogConfig,
-        now: i64,
-    ) -> Result<Vec<RemovedSegment>> {
-        self.deletable_segments_below(config, self.high_watermark()?, now)
+    /// Returns what retention with these settings deletes at `now`.
+    pub(crate) fn deletable_segments(&self, config: &LogConfig, now: i64) -> Result<Due> {
+        Ok(self.deletable_segments_below(config, self.high_watermark()?, now))
     }
 
     fn deletable_segments_below(
@@ -71,19 +77,27 @@ impl PartitionWriter {
         config: &LogConfig,
         high_watermark: i64,
         now: i64,
-    ) -> Result<Vec<RemovedSegment>> {
+    ) -> Due {
         let mut walk = Walk {
             writer: self,
             high_watermark,
             candidates: self.candidates(),
             removed: Vec::new(),
         };
+        let stopped = self.walk(&mut walk, config, now).err();
+        Due {
+            segments: walk.removed,
+            stopped,
+        }
+    }
+
+    fn walk(&self, walk: &mut Walk<'_>, config: &LogConfig, now: i64) -> Result<()> {
         let log_start = self.ends.log_start();
         walk.go(RetentionReason::LogStartOffset, |candidate, _| {
             Ok(!candidate.is_last && candidate.end_offset <= log_start)
         })?;
         if !config.is_deleting() {
-            return Ok(walk.removed);
+            return Ok(());
         }
         if let Ok(limit) = u64::try_from(config.retention_bytes()) {
             let mut total = 0;
@@ -102,7 +116,7 @@ impl PartitionWriter {
                 Ok(now.saturating_sub(self.newest_of(candidate)?) > limit)
             })?;
         }
-        Ok(walk.removed)
+        Ok(())
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -150,17 +164,34 @@ impl PartitionWriter {
             .modified_ms)
     }
 
-    /// Deletes the segments that retention with these settings selects at `now`. After a crash the log begins at the old start or
-    /// at the new one: the new log start offset is durable before the first file is renamed, and the oldest segments are renamed
-    /// first.
-    pub(crate) fn retain(&mut self, config: &LogConfig, now: i64) -> Result<Vec<RemovedSegment>> {
+    /// Deletes the segments that retention with these settings selects at `now`, and adds them to `removed`. Fails afterwards if it cannot
+    /// be told whether the next segment is due.
+    pub(crate) fn retain(
+        &mut self,
+        config: &LogConfig,
+        now: i64,
+        removed: &mut Vec<RemovedSegment>,
+    ) -> Result<()> {
         self.check_usable()?;
-        let removed = self.deletable_segments(config, now)?;
-        let Some(start) = removed.last().map(|last| last.end_offset) else {
-            return Ok(removed);
+        let due = self.deletable_segments(config, now)?;
+        self.drop_segments(&due.segments, config, now, removed)?;
+        due.stopped.map_or(Ok(()), Err)
+    }
+
+    /// After a crash the log begins at the old start or at the new one: the new log start offset is durable before the first file is
+    /// renamed, and the oldest segments are renamed first.
+    fn drop_segments(
+        &mut self,
+        segments: &[RemovedSegment],
+        config: &LogConfig,
+        now: i64,
+        removed: &mut Vec<RemovedSegment>,
+    ) -> Result<()> {
+        let Some(start) = segments.last().map(|last| last.end_offset) else {
+            return Ok(());
         };
         self.mark_unclean()?;
-        if removed.len() > self.segments.closed.len() {
+        if segments.len() > self.segments.closed.len() {
             self.expire_producers(now);
             self.roll_to(self.log_end(), now)?;
         }
@@ -173,9 +204,11 @@ impl PartitionWriter {
         let maps = Arc::clone(&self.maps);
         let _files = maps.changing_files(..start);
         let due = now.saturating_add(config.file_delete_delay_ms());
-        let done = removed
-            .iter()
-            .try_for_each(|segment| self.drop_oldest(segment.base_offset, due));
+        let done: Result<()> = segments.iter().try_for_each(|segment| {
+            self.drop_oldest(segment.base_offset, due)?;
+            removed.push(*segment);
+            Ok(())
+        });
         let path = &self.directory.path;
         let synced = self
             .directory
@@ -185,7 +218,7 @@ impl PartitionWriter {
         done?;
         synced?;
         self.durability.names_changed = false;
-        Ok(removed)
+        Ok(())
     }
 
     fn drop_oldest(&mut self, base: i64, due: i64) -> Result<()> {
@@ -263,12 +296,13 @@ mod tests {
             log.append(&mut batch, &AppendOptions::default()).unwrap();
         }
         let due = |high_watermark| {
-            let removed = log
+            let due = log
                 .changing(|writer| {
-                    writer.deletable_segments_below(writer.config(), high_watermark, NOW + 1)
+                    let config = writer.config();
+                    Ok(writer.deletable_segments_below(config, high_watermark, NOW + 1))
                 })
                 .unwrap();
-            removed
+            due.segments
                 .iter()
                 .map(|one| one.base_offset)
                 .collect::<Vec<_>>()
@@ -280,6 +314,6 @@ mod tests {
         let all = log
             .changing(|writer| writer.deletable_segments(writer.config(), NOW + 1))
             .unwrap();
-        assert_eq!(all.len(), 3);
+        assert_eq!(all.segments.len(), 3);
     }
 }

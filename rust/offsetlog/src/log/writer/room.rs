@@ -36,7 +36,8 @@ impl PartitionWriter {
     pub(crate) fn make_room(&mut self, config: &LogConfig, now: i64) -> Result<Freed> {
         self.check_usable()?;
         self.check_in_place()?;
-        let due = self.deletable_segments(config, now)?;
+        // What kept retention from going on is told when it goes on.
+        let due = self.deletable_segments(config, now)?.segments;
         let mut freed = Freed {
             removed: Vec::new(),
             deleted: self.delete_due(i64::MAX),
