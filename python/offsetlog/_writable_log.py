@@ -623,7 +623,8 @@ class WritableLog(Log):
         Parameters
         ----------
         now
-            The time from which ages are reckoned; the log's clock by default.
+            The time from which the ages of records are reckoned, and by which files that were deleted before have waited long enough;
+            the log's clock by default. What this run deletes waits by the log's clock all the same.
         dry_run
             Change nothing, and return the report of what would be done now. A compaction that is due is done aside for that:
             it takes as long, and room for what would be written, in memory and beyond 256 MiB in a file without a name in the folder

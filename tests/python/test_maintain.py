@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from make_log import batch
+from writing import Clock
+
 from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition, WritableLog
 from offsetlog.errors import UnsupportedMagicError
 
 NOW = 1_700_000_000_000
 LATE = 4_000_000_000_000
+DAY = 86_400_000
 SMALL: dict[str, str | int] = {"internal.segment.bytes": 300, "segment.index.bytes": 600}
 
 
@@ -76,6 +80,45 @@ def test_maintain_does_what_is_due_and_only_that(tmp_path: Path) -> None:
         assert deleted
         assert all(path.endswith(".deleted") for path in deleted)
         assert not list((tmp_path / "t-0").glob("*.deleted"))
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+@pytest.mark.parametrize("days", [-2, 2])
+def test_another_time_is_one_for_the_ages_of_records_alone(tmp_path: Path, policy: str, days: int) -> None:
+    """Producers, and the files that a run deletes, go by the log's clock; what waited before goes by the other time."""
+    clock, delay = Clock(NOW), 60_000
+    config = {**SMALL, "cleanup.policy": policy, "retention.ms": 1000, "min.cleanable.dirty.ratio": 0, "file.delete.delay.ms": delay}
+    with Log.open(tmp_path / "t-0", "a", config=config, clock=clock) as log:
+        for number in range(8):
+            sent = batch(0, [(b"k", b"v" * 80)], base_timestamp=NOW - 3 * DAY, producer_id=7, base_sequence=number)
+            log.append_batches(sent)
+        # Of now, and so is the producer.
+        sent = batch(0, [(b"k", b"v" * 80)], base_timestamp=NOW, producer_id=7, base_sequence=8)
+        log.append_batches(sent)
+        other = NOW + days * DAY
+        plan = log.maintain(now=other, dry_run=True)
+        done = log.maintain(now=other)
+        assert plan == done._replace(dry_run=True)
+        assert done.deleted == ()
+        assert done.removed or done.compactions
+        gone = done.removed != () and done.removed[-1].end_offset == 9
+        assert gone == (days > 0 and policy == "delete")
+        assert log.append_batches(sent).duplicate
+
+        def waiting() -> int:
+            return len(list((tmp_path / "t-0").glob("*.deleted")))
+
+        count = waiting()
+        assert count > 0
+        clock.now += delay - 1
+        log.append(b"v", key=b"k")
+        assert log.maintain(only="deletes").deleted == ()
+        assert log.maintain(only="deletes", now=clock.now - DAY).deleted == ()
+        assert waiting() == count
+        # The delay of these is over by then.
+        planned = log.maintain(only="deletes", now=clock.now + 1, dry_run=True).deleted
+        assert planned == log.maintain(only="deletes", now=clock.now + 1).deleted
+        assert (len(planned), waiting()) == (count, 0)
 
 
 def test_in_a_log_dir_retention_comes_before_compaction(tmp_path: Path) -> None:

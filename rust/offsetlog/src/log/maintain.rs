@@ -21,7 +21,8 @@ const MAP_BYTES: usize = 134_217_728;
 /// Options of [`LogWriter::maintain`].
 #[derive(Debug, Clone)]
 pub struct MaintainOptions {
-    /// Time in milliseconds since 1970 from which ages are computed; by default the log's clock.
+    /// Time in milliseconds since 1970 from which the ages of records are computed, and by which the delay of what was deleted before
+    /// is over; by default the log's clock. What this run deletes and makes has the clock's time all the same.
     pub now: Option<i64>,
     /// Only report what would be done. A compaction that is due is then done in memory and in a temporary file.
     pub dry_run: bool,
@@ -137,6 +138,8 @@ struct Steps<'c> {
     compacts: bool,
     /// Delete segments by retention before the compaction too.
     removes_first: bool,
+    /// Number of the first file that this run renames to `.deleted`.
+    first_delete: u64,
 }
 
 /// Lets one maintenance run at a time. Callers that truncate or close the log interrupt it.
@@ -206,15 +209,23 @@ impl LogWriter {
         let now = options.now.unwrap_or_else(|| (self.options().clock)());
         let compacts = options.compaction && config.is_compacted();
         let settings = |writer: &PartitionWriter| self.upkeep_config(writer, options);
-        let steps = Steps {
+        let mut steps = Steps {
             config: &config,
             settings: &settings,
             compacts,
             removes_first: compacts && options.retention && is_one_of_many,
+            first_delete: 0,
         };
         if options.dry_run {
             return self.rehearse(now, report, options, steps);
         }
+        // Files of earlier runs go by `now`, which may be any time. It comes first, because those of this run have the clock's time.
+        steps.first_delete = self.changing(|writer| {
+            if options.deletes {
+                report.deleted.extend(writer.delete_due(now));
+            }
+            Ok(writer.next_pending_delete())
+        })?;
         let mut done = self.work(now, report, options, steps, None);
         if options.retention && done.as_ref().is_err_and(Error::is_out_of_room) {
             let freed = self.in_turn(|| {
@@ -248,9 +259,34 @@ impl LogWriter {
         Ok(effective.config().clone())
     }
 
-    /// Compacts, then deletes segments and files. The cleaner keeps the last batches of `producers`; by default those of the
-    /// writer.
+    /// Compacts, then deletes segments, and at once their files if these have no delay. The cleaner keeps the last batches of
+    /// `producers`; by default those of the writer.
     fn work(
+        &self,
+        now: i64,
+        report: &mut MaintainReport,
+        options: &MaintainOptions,
+        steps: Steps<'_>,
+        producers: Option<&HashMap<i64, LastRecord>>,
+    ) -> Result<()> {
+        let done = self.compact_and_retain(now, report, options, steps, producers);
+        // After any other error the state of the files is not known.
+        let goes_on = done
+            .as_ref()
+            .err()
+            .is_none_or(|error| error.is_corruption() || error.is_out_of_room());
+        let deleted = if options.deletes && goes_on {
+            self.changing(|writer| {
+                let clock = writer.now();
+                Ok(writer.delete_due_since(steps.first_delete, clock))
+            })
+        } else {
+            Ok(Vec::new())
+        };
+        done.and(deleted.map(|deleted| report.deleted.extend(deleted)))
+    }
+
+    fn compact_and_retain(
         &self,
         now: i64,
         report: &mut MaintainReport,
@@ -275,10 +311,6 @@ impl LogWriter {
         };
         if options.retention {
             self.retain_due(steps, now, &mut report.removed)?;
-        }
-        if options.deletes {
-            let deleted = self.changing(|writer| Ok(writer.delete_due(now)))?;
-            report.deleted.extend(deleted);
         }
         compacted
     }

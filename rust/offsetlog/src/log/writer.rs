@@ -34,6 +34,7 @@ use crate::segment::Directory;
 use crate::segment::active::{ActiveSegment, Settings};
 use crate::segment::index_maps::IndexMaps;
 use flush::Flusher;
+use pending_deletes::PendingDeletes;
 use offsetlog_format::LeaderEpochs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -130,8 +131,7 @@ struct Segments {
     data_end: i64,
     /// After a truncation inside a batch, until the next roll: the end of the records, and the log end offset then.
     cut_inside: Option<(i64, i64)>,
-    /// Files renamed to `.deleted`, each with the time at which it is deleted.
-    pending_deletes: Vec<(i64, PathBuf)>,
+    pending_deletes: PendingDeletes,
 }
 
 /// The producers' states and their snapshots: Kafka's `ProducerStateManager`.
@@ -220,7 +220,7 @@ impl std::fmt::Debug for WriteOptions {
 }
 
 impl PartitionWriter {
-    fn now(&self) -> i64 {
+    pub(super) fn now(&self) -> i64 {
         (self.clock.0)()
     }
 

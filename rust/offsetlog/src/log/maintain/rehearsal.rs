@@ -71,7 +71,7 @@ impl LogWriter {
                 for path in made {
                     // Opening `aside` may have created files that the real log does not have.
                     let is_there = self.options().disk.stat(&path.with_extension("")).is_ok();
-                    if is_there && !report.deleted.contains(&path) {
+                    if is_there {
                         report.deleted.push(path);
                     }
                 }

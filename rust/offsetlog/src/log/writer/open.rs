@@ -1,7 +1,7 @@
 //! Opens a partition directory for appending, and recovers a damaged one without keeping it open ([`recover`]).
 
 use super::{
-    ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, Producers,
+    ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, PendingDeletes, Producers,
     Segments, WriteOptions, WriterConfig, settings,
 };
 use crate::config::LogConfig;
@@ -151,7 +151,7 @@ pub(super) fn assemble(
             made_with: BTreeMap::new(),
             data_end: loaded.report.log_end_offset,
             cut_inside: None,
-            pending_deletes: Vec::new(),
+            pending_deletes: PendingDeletes::default(),
         },
         epochs: loaded.epochs,
         producers: Producers {

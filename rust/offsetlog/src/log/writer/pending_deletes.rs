@@ -11,6 +11,22 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// A file that was renamed to `.deleted`.
+#[derive(Debug)]
+struct PendingDelete {
+    number: u64,
+    due: i64,
+    path: PathBuf,
+}
+
+/// The files that were renamed to `.deleted` and wait.
+#[derive(Debug, Default)]
+pub(super) struct PendingDeletes {
+    files: Vec<PendingDelete>,
+    /// Number of the next one.
+    next: u64,
+}
+
 impl PartitionWriter {
     /// Renames the files of a segment, and its snapshot, to `.deleted`. They are deleted at `due`: until then readers can finish.
     pub(super) fn schedule_delete(&mut self, base_offset: i64, due: i64) -> Result<()> {
@@ -41,7 +57,13 @@ impl PartitionWriter {
         match self.directory.disk.rename(&path, &target) {
             Ok(()) => {
                 self.durability.names_changed = true;
-                self.segments.pending_deletes.push((due, target));
+                let pending = &mut self.segments.pending_deletes;
+                pending.files.push(PendingDelete {
+                    number: pending.next,
+                    due,
+                    path: target,
+                });
+                pending.next += 1;
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -52,25 +74,34 @@ impl PartitionWriter {
     /// Deletes the files whose delay is over and returns their paths. A file that cannot be deleted now is deleted at the next
     /// opening.
     pub(crate) fn delete_due(&mut self, now: i64) -> Vec<PathBuf> {
+        self.delete_due_since(0, now)
+    }
+
+    /// As [`delete_due`](Self::delete_due), of the files from this number on.
+    pub(crate) fn delete_due_since(&mut self, first: u64, now: i64) -> Vec<PathBuf> {
+        let files = &mut self.segments.pending_deletes.files;
         // Each append asks.
-        if self.segments.pending_deletes.is_empty() {
+        if files.is_empty() {
             return Vec::new();
         }
         let disk = Arc::clone(&self.directory.disk);
-        let is_due = |(due, _): &mut (i64, PathBuf)| *due <= now;
-        let due = self.segments.pending_deletes.extract_if(.., is_due);
-        due.filter(|(_, path)| disk.unlink(path).is_ok())
-            .map(|(_, path)| path)
+        let due = files.extract_if(.., |file| file.number >= first && file.due <= now);
+        due.filter(|file| disk.unlink(&file.path).is_ok())
+            .map(|file| file.path)
             .collect()
+    }
+
+    /// The number of the next file that is renamed to `.deleted`.
+    pub(crate) const fn next_pending_delete(&self) -> u64 {
+        self.segments.pending_deletes.next
     }
 
     /// Returns what [`delete_due`](Self::delete_due) would delete.
     pub(crate) fn due(&self, now: i64) -> Vec<PathBuf> {
-        let due = self
-            .segments
-            .pending_deletes
-            .iter()
-            .filter(|(due, _)| *due <= now);
-        due.map(|(_, path)| path.clone()).collect()
+        let files = self.segments.pending_deletes.files.iter();
+        files
+            .filter(|file| file.due <= now)
+            .map(|file| file.path.clone())
+            .collect()
     }
 }

@@ -223,7 +223,9 @@ impl PartitionWriter {
         suffixes: &[&str],
         plan: &Plan,
     ) -> Result<()> {
-        let due = plan.now.saturating_add(plan.config.file_delete_delay_ms());
+        // Not the time by which ages counted: that may be any.
+        let now = self.now();
+        let due = now.saturating_add(plan.config.file_delete_delay_ms());
         for &base in group {
             if base == first {
                 self.schedule_delete_files(base, due)?;
@@ -244,7 +246,7 @@ impl PartitionWriter {
         self.segments
             .closed
             .retain(|base| *base == first || !group.contains(base));
-        let settings = self.settings(plan.now);
+        let settings = self.settings(now);
         self.segments.made_with.insert(first, settings);
         Ok(())
     }

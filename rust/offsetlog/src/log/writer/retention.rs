@@ -174,7 +174,7 @@ impl PartitionWriter {
     ) -> Result<()> {
         self.check_usable()?;
         let due = self.deletable_segments(config, now)?;
-        self.drop_segments(&due.segments, config, now, removed)?;
+        self.drop_segments(&due.segments, config, removed)?;
         due.stopped.map_or(Ok(()), Err)
     }
 
@@ -184,13 +184,14 @@ impl PartitionWriter {
         &mut self,
         segments: &[RemovedSegment],
         config: &LogConfig,
-        now: i64,
         removed: &mut Vec<RemovedSegment>,
     ) -> Result<()> {
         let Some(start) = segments.last().map(|last| last.end_offset) else {
             return Ok(());
         };
         self.mark_unclean()?;
+        // Not the time by which ages counted: what is appended next goes by the log's clock.
+        let now = self.now();
         if segments.len() > self.segments.closed.len() {
             self.expire_producers(now);
             self.roll_to(self.log_end(), now)?;
