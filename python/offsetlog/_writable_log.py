@@ -638,7 +638,8 @@ class WritableLog(Log):
         Raises
         ------
         CorruptionError
-            A batch that was to be compacted is damaged; its segment is left as it is.
+            A batch that was to be compacted is damaged, and its segment is left as it is; or damage hides the times of a segment, and
+            retention removed only those before it. All else was done.
         ClusterError
             In a broker's log dir, or of a partition that offsetlog did not make: a setting that decides is not known. Or the topic is
             one that brokers keep for themselves.

@@ -10,7 +10,7 @@ from make_log import batch
 from writing import Clock
 
 from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition, WritableLog
-from offsetlog.errors import UnsupportedMagicError
+from offsetlog.errors import CorruptionError, UnsupportedMagicError
 
 NOW = 1_700_000_000_000
 LATE = 4_000_000_000_000
@@ -197,6 +197,22 @@ def test_retention_ends_before_a_segment_whose_times_are_hidden(
             log_dir.why(now=NOW)
     assert damaged.read_bytes() == data
     assert sorted(int(found.stem) for found in path.glob("*.log")) == [20, 30, 40]
+
+
+def test_damage_stops_a_compaction_and_not_retention(tmp_path: Path) -> None:
+    with filled(tmp_path / "t-0", cleanup_policy="compact,delete", retention_ms=1000, file_delete_delay_ms=0) as log:
+        log.delete_records_before(10)
+        first = [segment.base_offset for segment in log.segments][1]
+        assert first < 10
+        path = Path(log.segments[-2].path)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        for dry_run in (True, False):
+            with pytest.raises(CorruptionError, match=path.name):
+                log.maintain(dry_run=dry_run)
+        assert log.segments[0].base_offset > first
+        assert not list((tmp_path / "t-0").glob("*.deleted"))
 
 
 def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:

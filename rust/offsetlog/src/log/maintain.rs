@@ -270,12 +270,7 @@ impl LogWriter {
         producers: Option<&HashMap<i64, LastRecord>>,
     ) -> Result<()> {
         let done = self.compact_and_retain(now, report, options, steps, producers);
-        // After any other error the state of the files is not known.
-        let goes_on = done
-            .as_ref()
-            .err()
-            .is_none_or(|error| error.is_corruption() || error.is_out_of_room());
-        let deleted = if options.deletes && goes_on {
+        let deleted = if options.deletes && done.as_ref().err().is_none_or(leaves_files_known) {
             self.changing(|writer| {
                 let clock = writer.now();
                 Ok(writer.delete_due_since(steps.first_delete, clock))
@@ -304,9 +299,9 @@ impl LogWriter {
             compacted =
                 self.in_turn(|| self.compact_due(steps, now, (map_bytes, producers), passes));
         }
-        // On a full disk the next steps may free the room that the compaction needs.
+        // On a full disk the next step may free the room that the compaction needs. Damage concerns the compaction alone.
         let compacted = match compacted {
-            Err(error) if !error.is_out_of_room() => return Err(error),
+            Err(error) if !leaves_files_known(&error) => return Err(error),
             compacted => compacted,
         };
         if options.retention {
@@ -445,6 +440,11 @@ impl LogWriter {
             ..begun(plan)
         })
     }
+}
+
+/// Whether the log's other files can be worked on after this error.
+fn leaves_files_known(error: &Error) -> bool {
+    error.is_corruption() || error.is_out_of_room()
 }
 
 /// Whether the log is dirty enough, or a record has waited too long.

@@ -1,7 +1,7 @@
 //! Dry run of maintenance: does the real work on a disk that keeps all changes to itself, and reports the result. Retention and
 //! compaction change each other's input, so nothing less predicts what they would do.
 
-use super::{MaintainOptions, MaintainReport, Steps, is_due};
+use super::{MaintainOptions, MaintainReport, Steps, is_due, leaves_files_known};
 use crate::disk::OverlayDisk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::cleaner::Plan;
@@ -151,12 +151,17 @@ impl Before {
         if steps.removes_first && stopped.is_err() {
             return stopped;
         }
+        let planned = self.plan.take().transpose().map(drop);
         // The real run compacts before it removes anything, or there was nothing to remove before.
-        self.plan.take().transpose()?;
+        if let Err(error) = &planned
+            && !leaves_files_known(error)
+        {
+            return planned;
+        }
         let start = segments.last().map(|last| last.end_offset);
         report.log_start_offset = self.log_start_offset.max(start.unwrap_or(0));
         report.removed = segments;
-        stopped
+        stopped.and(planned)
     }
 
     /// Whether the work must be done because what retention selects now is not the result.
