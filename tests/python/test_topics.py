@@ -402,6 +402,18 @@ def test_upkeep_of_some_topics_leaves_what_was_deleted_of_others(tmp_path: Path)
         assert removed(None, dry_run=False) == ["other-0", cut]
 
 
+def test_upkeep_as_of_another_time_removes_the_deleted_topics_of_then(tmp_path: Path) -> None:
+    clock = Clock()
+    with LogDir.open(tmp_path, "a", clock=clock) as log_dir:
+        log_dir.create_topic("t")
+        log_dir.delete_topic("t")
+        due = clock.now + 60_000
+        for clock.now, now, count in ((due, due - 1, 0), (due - 1, None, 0), (due - 1, due, 1)):
+            for dry_run in (True, False):
+                assert len(log_dir.maintain(now=now, dry_run=dry_run).removed) == count
+        assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
 def test_upkeep_names_what_it_cannot_do(tmp_path: Path) -> None:
     """A partition that another process writes is left to it; one that is damaged is told of, and the rest is done."""
     clock = Clock()

@@ -91,9 +91,7 @@ fn by_retention(
         expired_from(case, log_segments, by_size, &is_expired)?
     };
     if by_size + expired > 0 {
-        let replicated = log_segments
-            .get(1)
-            .map_or(log_end, |next| next.base_offset);
+        let replicated = log_segments.get(1).map_or(log_end, |next| next.base_offset);
         if replicated > high_watermark {
             let sentence = format!(
                 "its oldest segment is due, but only what is below the high watermark {high_watermark} is replicated, and it ends at \

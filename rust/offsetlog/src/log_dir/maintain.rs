@@ -40,6 +40,7 @@ impl LogDir {
     /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all
     /// partitions share. Errors of a partition are in the report.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<LogDirMaintainReport> {
+        let now = options.now.unwrap_or_else(|| self.0.now());
         if options.dry_run {
             self.writer()?;
             // Logs that are not open here are opened, and recovered if needed, on a disk that keeps all changes in memory.
@@ -49,7 +50,7 @@ impl LogDir {
                 None => aside.used(partition),
             })?;
             if options.deletes {
-                report.removed = self.remove_deleted_of(&options.topics, true)?;
+                report.removed = self.remove_deleted_of(&options.topics, now, true)?;
             }
             return Ok(report);
         }
@@ -60,7 +61,7 @@ impl LogDir {
             written => written?,
         }
         if options.deletes {
-            report.removed = self.remove_deleted_of(&options.topics, false)?;
+            report.removed = self.remove_deleted_of(&options.topics, now, false)?;
         }
         Ok(report)
     }

@@ -456,17 +456,18 @@ impl LogDir {
     /// # Errors
     /// `Io`; the remaining directories are removed next time.
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
-        self.remove_deleted_of(&[], dry_run)
+        self.remove_deleted_of(&[], self.0.now(), dry_run)
     }
 
-    /// As [`remove_deleted`](Self::remove_deleted), of these topics only, or of all if there are none here.
+    /// As [`remove_deleted`](Self::remove_deleted), of these topics only, or of all if there are none here, and of those whose delay has
+    /// passed at `now`.
     pub(super) fn remove_deleted_of(
         &self,
         topics: &[String],
+        now: i64,
         dry_run: bool,
     ) -> Result<Vec<PathBuf>> {
         let writer = self.writer()?;
-        let now = self.0.now();
         // Another thread may be removing them.
         let _alone = guard(&writer.removing);
         let due: Vec<PathBuf> = guard(&writer.pending_deletes)

@@ -1,8 +1,8 @@
 //! Opens a partition directory for appending, and recovers a damaged one without keeping it open ([`recover`]).
 
 use super::{
-    ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, PendingDeletes, Producers,
-    Segments, WriteOptions, WriterConfig, settings,
+    ClockHolder, CloseAtEnd, CodecBuffers, Durability, Flusher, PartitionWriter, PendingDeletes,
+    Producers, Segments, WriteOptions, WriterConfig, settings,
 };
 use crate::config::LogConfig;
 use crate::disk::Lock;

@@ -72,12 +72,7 @@ impl PartitionWriter {
         Ok(self.deletable_segments_below(config, self.high_watermark()?, now))
     }
 
-    fn deletable_segments_below(
-        &self,
-        config: &LogConfig,
-        high_watermark: i64,
-        now: i64,
-    ) -> Due {
+    fn deletable_segments_below(&self, config: &LogConfig, high_watermark: i64, now: i64) -> Due {
         let mut walk = Walk {
             writer: self,
             high_watermark,
