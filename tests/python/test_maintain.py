@@ -188,6 +188,7 @@ def test_retention_ends_before_a_segment_whose_times_are_hidden(
             assert (why.question, why.reason, why.segment, why.size_bytes) == ("deletion", "due", 0, sum(sizes[:2]))
             report = log_dir.maintain(dry_run=dry_run)
             kept = report.partitions[TopicPartition("t", 0)]
+            assert (kept.log_start_offset, kept.log_end_offset) == (20, 50)
             assert [(one.base_offset, one.reason) for one in kept.removed] == list(zip([0, 10], reasons, strict=True))
             assert damaged.name in str(report.failed[TopicPartition("t", 0)])
         assert bool(kept.deleted) == ("file.delete.delay.ms" in config)

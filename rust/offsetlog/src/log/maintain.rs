@@ -7,7 +7,7 @@ mod rehearsal;
 use super::LogWriter;
 use super::cleaner::{LastRecord, Pass, Plan};
 use super::cluster::{Membership, Upkeep};
-use super::writer::{PartitionWriter, RemovedSegment, RetentionReason};
+use super::writer::{Freed, PartitionWriter, RemovedSegment, RetentionReason};
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::HashMap;
@@ -205,6 +205,21 @@ impl LogWriter {
         is_one_of_many: bool,
     ) -> Result<()> {
         report.dry_run = options.dry_run;
+        let done = self.maintain_by(report, options, is_one_of_many);
+        if options.dry_run {
+            return done;
+        }
+        // A run that failed may have moved them, too.
+        let ends = self.look(|view| Ok((view.log_start_offset, view.end()?.log_end_offset)));
+        done.and(ends.map(|ends| (report.log_start_offset, report.log_end_offset) = ends))
+    }
+
+    fn maintain_by(
+        &self,
+        report: &mut MaintainReport,
+        options: &MaintainOptions,
+        is_one_of_many: bool,
+    ) -> Result<()> {
         let config = self.changing(|writer| self.upkeep_config(writer, options))?;
         let now = options.now.unwrap_or_else(|| (self.options().clock)());
         let compacts = options.compaction && config.is_compacted();
@@ -228,22 +243,22 @@ impl LogWriter {
         })?;
         let mut done = self.work(now, report, options, steps, None);
         if options.retention && done.as_ref().is_err_and(Error::is_out_of_room) {
-            let freed = self.in_turn(|| {
+            let mut freed = Freed::default();
+            let made = self.in_turn(|| {
                 self.changing(|writer| {
                     let config = settings(writer)?;
-                    writer.make_room(&config, now)
+                    writer.make_room(&config, now, &mut freed)
                 })
-            })?;
-            if !freed.is_empty() {
-                report.removed.extend(freed.removed);
-                report.deleted.extend(freed.deleted);
+            });
+            let is_empty = freed.is_empty();
+            report.removed.extend(freed.removed);
+            report.deleted.extend(freed.deleted);
+            made?;
+            if !is_empty {
                 done = self.work(now, report, options, steps, None);
             }
         }
-        done?;
-        (report.log_start_offset, report.log_end_offset) =
-            self.look(|view| Ok((view.log_start_offset, view.end()?.log_end_offset)))?;
-        Ok(())
+        done
     }
 
     /// Returns the settings that hold now for a run, if maintenance with them is allowed.

@@ -45,6 +45,7 @@ pub use append::{AppendOptions, AppendOrigin};
 pub use open::recover;
 pub(crate) use retention::Due;
 pub use retention::{RemovedSegment, RetentionReason};
+pub(crate) use room::Freed;
 
 pub(super) use flush::Commit;
 pub(super) use open::open;

@@ -32,22 +32,25 @@ impl Freed {
 
 impl PartitionWriter {
     /// Deletes all files named `.deleted`, even before their delay is over, and the segments below the active one that
-    /// retention with these settings selects at `now`. Writes nothing. After a crash the log begins with one of its segments.
-    pub(crate) fn make_room(&mut self, config: &LogConfig, now: i64) -> Result<Freed> {
+    /// retention with these settings selects at `now`, and adds them to `freed`. Writes nothing. After a crash the log begins with
+    /// one of its segments.
+    pub(crate) fn make_room(
+        &mut self,
+        config: &LogConfig,
+        now: i64,
+        freed: &mut Freed,
+    ) -> Result<()> {
         self.check_usable()?;
         self.check_in_place()?;
         // What kept retention from going on is told when it goes on.
         let due = self.deletable_segments(config, now)?.segments;
-        let mut freed = Freed {
-            removed: Vec::new(),
-            deleted: self.delete_due(i64::MAX),
-        };
+        freed.deleted.extend(self.delete_due(i64::MAX));
         // Deleting the active segment would need room for a new one.
         for segment in due.into_iter().take(self.segments.closed.len()) {
             self.remove_oldest(&segment)?;
             freed.removed.push(segment);
         }
-        Ok(freed)
+        Ok(())
     }
 
     fn remove_oldest(&mut self, segment: &RemovedSegment) -> Result<()> {
@@ -95,6 +98,7 @@ impl PartitionWriter {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+    use super::Freed;
     use crate::batch_builder::BatchBuilder;
     use crate::config::LogConfig;
     use crate::log::{
@@ -137,16 +141,19 @@ mod tests {
             std::fs::rename(&file, &aside).unwrap();
             std::fs::create_dir(&file).unwrap();
             let config = log.config();
-            let failed = log.changing(|writer| writer.make_room(&config, NOW + 1));
+            let make_room = || {
+                let mut freed = Freed::default();
+                let made = log.changing(|writer| writer.make_room(&config, NOW + 1, &mut freed));
+                made.map(|()| freed)
+            };
+            let failed = make_room();
             assert!(failed.is_err(), "{stuck}");
             std::fs::remove_dir(&file).unwrap();
             std::fs::rename(&aside, &file).unwrap();
             assert_eq!(log.log_start_offset().unwrap(), start, "{stuck}");
             assert_eq!(count(&log), 3 - start as usize, "{stuck}");
             // A second call deletes the other closed segments, and maintenance the last one.
-            let freed = log
-                .changing(|writer| writer.make_room(&config, NOW + 1))
-                .unwrap();
+            let freed = make_room().unwrap();
             assert_eq!(freed.removed.len(), 2 - start as usize, "{stuck}");
             let options = MaintainOptions {
                 now: Some(NOW + 1),
