@@ -2,6 +2,7 @@
 
 use crate::disk::{Access, DiskFile, IoCall};
 use crate::error::{Error, Result};
+use crate::log::recovery::interrupted_swaps;
 use crate::segment::indexing::{Indexed, Indexing, NewEntries, capacities};
 use crate::segment::{Directory, segment_path, with_state};
 use offsetlog_format::{AbortedTransaction, BatchHeader, FileState};
@@ -35,6 +36,10 @@ impl Output {
         index_interval: i32,
         buffer: Vec<u8>,
     ) -> Result<Self> {
+        // The only one of its files that it may not write. An old one would make the next opening take the finished output for one
+        // that is not, after the segments that it replaces are gone.
+        let stale = cleaned(directory, base_offset, ".txnindex");
+        interrupted_swaps::remove(directory.disk.as_ref(), &stale)?;
         let path = cleaned(directory, base_offset, ".log");
         let log = directory
             .disk
@@ -129,7 +134,7 @@ impl Output {
 }
 
 /// Deletes the output of a cleaning that failed. The next opening deletes what could not be deleted here.
-pub(super) fn discard(directory: &Directory, base_offset: i64) {
+pub(crate) fn discard(directory: &Directory, base_offset: i64) {
     for suffix in [".log", ".index", ".timeindex", ".txnindex"] {
         let _ = directory
             .disk
