@@ -19,6 +19,7 @@ mod transactions;
 use crate::config::LogConfig;
 use std::collections::HashMap;
 
+pub(crate) use output::discard;
 pub(crate) use pass::Pass;
 pub(crate) use rewrite::Rewriter;
 

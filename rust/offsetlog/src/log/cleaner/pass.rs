@@ -204,7 +204,7 @@ impl<'l> Pass<'l> {
     }
 
     /// Cleans all segments below `end`. Passes the base offsets of each group and the suffixes of its replacement files to
-    /// `swap`.
+    /// `swap`, which owns these from then on.
     pub(crate) fn clean(
         &mut self,
         end: i64,
@@ -216,16 +216,11 @@ impl<'l> Pass<'l> {
         for group in plan.groups(end) {
             (self.check)()?;
             let Some(first) = group.first() else { continue };
-            let done = self
+            let suffixes = self
                 .clean_group(group, end, &mut filter, &mut met)
-                .and_then(|suffixes| {
-                    let bases: Vec<i64> = group.iter().map(|source| source.base_offset).collect();
-                    swap(&bases, &suffixes)
-                });
-            if let Err(error) = done {
-                discard(&self.log.0.directory, first.base_offset);
-                return Err(error);
-            }
+                .inspect_err(|_| discard(&self.log.0.directory, first.base_offset))?;
+            let bases: Vec<i64> = group.iter().map(|source| source.base_offset).collect();
+            swap(&bases, &suffixes)?;
             self.segments.0 += group.len();
             self.segments.1 += 1;
         }

@@ -6,7 +6,7 @@ use super::PartitionWriter;
 use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, Result};
-use crate::log::cleaner::{LastRecord, Plan, Source};
+use crate::log::cleaner::{LastRecord, Plan, Source, discard};
 use crate::log::recovery::scan_segment;
 use crate::log::state::State;
 use crate::segment::time_index::SegmentTimes;
@@ -168,16 +168,32 @@ impl PartitionWriter {
     }
 
     /// Replaces the files of all segments of `group` by those of the cleaner, which have the base offset of the group's first
-    /// segment and are durable under the suffix `.cleaned`.
+    /// segment and are durable under the suffix `.cleaned`. After an error they are gone, unless the log must be opened again.
     ///
     /// Invariant: after a crash at any moment, Kafka's loader and ours load the log from before or the log from after. Until
     /// all new files are named `.swap`, loading deletes them; from then on they replace the old ones. The directory is synced
     /// between the steps, because no file system promises the order of renames.
     pub(crate) fn swap_in(&mut self, group: &[i64], suffixes: &[&str], plan: &Plan) -> Result<()> {
-        self.check_usable()?;
         let Some(&first) = group.first() else {
             return Ok(());
         };
+        let swapped = self.swap_all(group, first, suffixes, plan);
+        // Where it is not known which files have which names, all must stay: without the one named `.cleaned` the next opening would take
+        // an index named `.swap` for one of the old segment.
+        if swapped.is_err() && self.poisoned.is_none() {
+            discard(&self.directory, first);
+        }
+        swapped
+    }
+
+    fn swap_all(
+        &mut self,
+        group: &[i64],
+        first: i64,
+        suffixes: &[&str],
+        plan: &Plan,
+    ) -> Result<()> {
+        self.check_usable()?;
         self.mark_unclean()?;
         let maps = Arc::clone(&self.maps);
         let _files = maps.changing_files(first..=group.last().copied().unwrap_or(first));
@@ -190,28 +206,34 @@ impl PartitionWriter {
         swapped
     }
 
-    /// Renames all output files to `.swap` and syncs the directory. If that fails, renames them back, so that loading does not
-    /// take a part of them for all.
+    /// Syncs the directory, renames all output files to `.swap`, and syncs it again: a power failure must not leave one named `.swap` and none
+    /// of the others. If that fails, renames them back, so that loading does not take a part of them for all.
     fn ready(&mut self, first: i64, suffixes: &[&str]) -> Result<()> {
-        let renamed = suffixes.iter().rev().try_for_each(|suffix| {
-            self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
+        let renamed = self.sync_names().and_then(|()| {
+            suffixes.iter().rev().try_for_each(|suffix| {
+                self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
+            })
         });
         let Err(error) = renamed.and_then(|()| self.sync_names()) else {
             return Ok(());
         };
+        let mut undone = Ok(());
         for suffix in suffixes {
-            // The `.log` comes first: while any file is named `.cleaned`, loading deletes those named `.swap`.
+            // The `.log` comes first: while any file is named `.cleaned`, loading deletes those named `.swap`. So each of them helps.
             let back = self.give_state(first, suffix, FileState::Swap, FileState::Cleaned);
-            if let Err(error) = back.or_else(|error| {
+            undone = undone.and(back.or_else(|error| {
                 if error.is_missing_file() {
                     Ok(())
                 } else {
                     Err(error)
                 }
-            }) {
-                self.poison(&error);
-                break;
-            }
+            }));
+        }
+        if error.is_failed_sync() {
+            self.poison(&error);
+        } else if let Err(error) = undone.and_then(|()| self.sync_names()) {
+            // Without the sync a crash could bring the names back, after the files named `.cleaned` were deleted.
+            self.poison(&error);
         }
         Err(error)
     }
