@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,26 @@ def test_retention_ends_before_a_segment_whose_times_are_hidden(
             log_dir.why(now=NOW)
     assert damaged.read_bytes() == data
     assert sorted(int(found.stem) for found in path.glob("*.log")) == [20, 30, 40]
+
+
+@pytest.mark.parametrize(("times", "forged"), [((NOW - 5000, NOW - 4000), NOW + DAY), ((NOW, NOW - 5000), NOW - 4500)])
+def test_a_wrong_time_index_does_not_age_the_active_segment(tmp_path: Path, times: tuple[int, int], forged: int) -> None:
+    """Neither does it keep old records for good, nor does it delete young ones."""
+    path = tmp_path / "t-0"
+    config: dict[str, str | int] = {"retention.ms": 1000, "index.interval.bytes": 100}
+    with Log.open(path, "a", config=config, clock=lambda: NOW) as log:
+        for number in range(10):
+            log.append(bytes(80), timestamp=times[number > 0])
+    index = path / f"{0:020}.timeindex"
+    data = bytearray(index.read_bytes())
+    assert len(data) >= 12
+    data[-12:-4] = struct.pack(">q", forged)
+    index.write_bytes(data[-12:])
+    with Log.open(path, "a", clock=lambda: NOW) as log:
+        assert index.read_bytes() == data[-12:]
+        removed = [segment.base_offset for segment in log.maintain(dry_run=True).removed]
+        assert removed == ([] if NOW in times else [0])
+        assert [segment.base_offset for segment in log.maintain().removed] == removed
 
 
 def test_damage_stops_a_compaction_and_not_retention(tmp_path: Path) -> None:

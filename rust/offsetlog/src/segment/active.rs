@@ -61,6 +61,8 @@ pub(crate) struct ActiveSegment {
     /// need.
     rebuild: Indexing,
     first_timestamp: Option<i64>,
+    /// Its time index said what the greatest timestamp of its batches is, when it was opened.
+    is_told: bool,
     settings: Settings,
     transactions: Option<(Arc<dyn DiskFile>, u64)>,
     entries: NewEntries,
@@ -105,6 +107,7 @@ impl ActiveSegment {
         segment.preallocated = false;
         segment.size = contents.size;
         segment.first_timestamp = contents.first_timestamp;
+        segment.is_told = contents.size > 0;
         segment.index.resume(contents.offset_entries);
         segment.time_index.resume(contents.time_entries);
         segment.indexing = Indexing::new(
@@ -180,6 +183,7 @@ impl ActiveSegment {
             indexing,
             rebuild: indexing,
             first_timestamp: None,
+            is_told: false,
             settings: *settings,
             transactions: None,
             entries: NewEntries::default(),
@@ -193,9 +197,13 @@ impl ActiveSegment {
         self.size
     }
 
-    /// Greatest timestamp of its batches, -1 if no batch has one.
-    pub(crate) const fn max_timestamp(&self) -> i64 {
-        self.indexing.max.timestamp
+    /// Greatest timestamp of its batches, -1 if no batch has one; `None` where its time index told it, which may be wrong.
+    pub(crate) const fn max_timestamp(&self) -> Option<i64> {
+        if self.is_told {
+            None
+        } else {
+            Some(self.indexing.max.timestamp)
+        }
     }
 
     /// How long the segment has waited for a roll when a batch with `timestamp` arrives at `now`, in ms: measured by record

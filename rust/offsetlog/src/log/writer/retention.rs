@@ -142,11 +142,16 @@ impl PartitionWriter {
 
     /// Returns the segment's greatest timestamp; if no record has one, when the file was last modified.
     fn newest_of(&self, candidate: &Candidate) -> Result<i64> {
-        let timestamp = if candidate.is_last {
+        let written = if candidate.is_last {
             self.segments.active.max_timestamp()
         } else {
-            let base = candidate.base_offset;
-            let segment = scan_segment::open(&self.directory, base, Some(candidate.end_offset))?;
+            None
+        };
+        let timestamp = if let Some(timestamp) = written {
+            timestamp
+        } else {
+            let next = (!candidate.is_last).then_some(candidate.end_offset);
+            let segment = scan_segment::open(&self.directory, candidate.base_offset, next)?;
             SegmentTimes::load(&segment, &|| Ok(()))?.max_timestamp
         };
         if timestamp >= 0 {
