@@ -23,6 +23,7 @@ from writing import coded, environment
 from offsetlog import ClusterError, Log, LogDir, TopicPartition, WritableLog, end_transaction
 
 PRODUCER = 77_000
+LATE = 4_000_000_000_000
 REFUSED = r"brokers 4, 7 of the cluster have a replica too: not to "
 ANYWAY = "single_replica=True or --single-replica does it anyway"
 
@@ -62,6 +63,41 @@ class Place:
             ends = log.log_start_offset, log.log_end_offset, log.high_watermark, log.last_stable_offset, log.leader_epoch
             files = {segment.base_offset for segment in log.segments}
         return ends, files, {path.name: path.read_bytes() for path in self.log.glob("*.log")}
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_why_counts_what_upkeep_would_remove(tmp_path: Path, is_alone: bool) -> None:
+    """What other brokers may lack stays: the high watermark says how much they have. It says nothing where there are no others."""
+    place = Place(tmp_path)
+    if is_alone:
+        body = [metadata_records.topic("g-plain", place.topic_id), metadata_records.partition(place.topic_id, 0, [1])]
+        place.metadata = metadata_records.write(tmp_path / "alone", body)
+    checkpoint = place.dir / "replication-offset-checkpoint"
+    checkpoint.write_text("0\n0\n")
+    properties = tmp_path / "server.properties"
+    counts = []
+    with Log.open(place.log) as log:
+        segments, end = log.segments, log.log_end_offset
+        bases = [segment.base_offset for segment in segments]
+        total = log.size_bytes
+    limits = [{"retention.ms": 1000}, {"retention.ms": -1, "retention.bytes": total - segments[0].size_bytes}]
+    limits.append({"retention.ms": 1000, "retention.bytes": total - segments[0].size_bytes - segments[1].size_bytes})
+    for mark in [None, *(base + more for base in bases for more in (0, 1)), end]:
+        checkpoint.write_text("0\n0\n" if mark is None else f"0\n1\ng-plain 0 {mark}\n")
+        for limit in limits:
+            lines = [f"log.{name}={value}\n" for name, value in limit.items()]
+            properties.write_text("node.id=1\n" + "".join(lines))
+            with LogDir.open(place.dir) as reader:
+                why = reader.why(topics="g-plain", broker=properties, metadata=place.metadata, now=LATE)[0]
+            with LogDir.open(place.dir, "a", metadata=place.metadata, broker=properties) as log_dir:
+                report = log_dir.maintain(topics="g-plain", dry_run=True, now=LATE, only="retention")
+            kept = report.partitions.get(TopicPartition("g-plain", 0))
+            removed = () if kept is None else kept.removed
+            found = (why.reason, why.size_bytes) if why.reason == "due" else (why.reason, 0)
+            assert found == ("due" if removed else "not-replicated", sum(one.size_bytes for one in removed)), (mark, limit, why)
+            assert not removed or removed[-1].reason in why.sentence
+            counts.append(len(removed))
+    assert set(counts) == ({1, len(bases)} if is_alone else {*range(len(bases) + 1)})
 
 
 def of_log(call: Callable[[WritableLog, Place], object]) -> Callable[[Place, bool], object]:

@@ -172,6 +172,8 @@ struct Case<'c> {
     log: Log,
     partition: &'c TopicPartition,
     settings: &'c EffectiveConfig,
+    /// Offset up to which records may be removed: other brokers may lack the rest.
+    removable_end: i64,
     now: i64,
 }
 
@@ -276,6 +278,7 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
             .log(&partition.topic, partition.partition)
             .and_then(|log| {
                 let case = Case {
+                    removable_end: log_dir.removable_end(&log, &cluster)?,
                     log,
                     partition: &partition,
                     settings,

@@ -44,10 +44,7 @@ pub(super) fn answer(
         return Ok(Some(unknown));
     }
     let (start, log_end) = (case.log.log_start_offset()?, case.log.log_end_offset()?);
-    let stable = case
-        .log
-        .last_stable_offset()?
-        .min(case.log.high_watermark()?);
+    let stable = case.log.last_stable_offset()?.min(case.removable_end);
     let log_segments = case.log.segments()?;
     let Some(active) = log_segments.last().map(|last| last.base_offset) else {
         let sentence = "there is no record".to_owned();

@@ -38,12 +38,7 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Answer> {
     let before_start = due_by_start(&log_segments, start);
     if !config.is_deleting() {
         if before_start > 0 {
-            return Ok(due(
-                case,
-                &log_segments,
-                before_start,
-                "they are before the log start offset",
-            ));
+            return Ok(due(case, &log_segments, (before_start, 0, 0), end));
         }
         let sentence = format!("{} deletes no segment by age or size", case.shown(POLICY));
         return Ok(Answer {
@@ -56,65 +51,38 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Answer> {
     if let Some(unknown) = case.unknown(Question::Deletion, &[RETENTION_MS, RETENTION_BYTES]) {
         return Ok(unknown);
     }
+    let limit = config.retention_ms();
+    let is_expired = |age: &SegmentAge| {
+        let is_empty = age.is_active && age.size_bytes == 0;
+        limit >= 0 && case.now.saturating_sub(age.newest_timestamp) > limit && !is_empty
+    };
+    let before_size = due_by_size(&log_segments, before_start, config.retention_bytes());
+    let expired = if limit < 0 {
+        0
+    } else {
+        expired_from(case, &log_segments, before_size, &is_expired)?
+    };
+    let by_size = before_size - before_start;
+    if before_size + expired > 0 {
+        let counts = (before_start, by_size, expired);
+        return Ok(due(case, &log_segments, counts, end));
+    }
     if start >= end {
         return Ok(held(Reason::Empty, "there is no record".to_owned()));
     }
-    by_retention(case, &log_segments, before_start)
+    by_retention(case, &log_segments, &is_expired)
 }
 
+/// The answer where the oldest segment is not due.
 fn by_retention(
     case: &Case<'_>,
     log_segments: &[SegmentInfo],
-    before_start: usize,
+    is_expired: &impl Fn(&SegmentAge) -> bool,
 ) -> Result<Answer> {
     let held = |reason, sentence| case.answer(Question::Deletion, reason, sentence);
     let config = case.settings.config();
     let both = vec![case.setting(RETENTION_MS), case.setting(RETENTION_BYTES)];
-    let by_size = due_by_size(log_segments, before_start, config.retention_bytes());
-    let Some(oldest) = log_segments.get(by_size) else {
-        return Ok(due(
-            case,
-            log_segments,
-            by_size,
-            "the log is larger than it may be",
-        ));
-    };
     let limit = config.retention_ms();
-    let high_watermark = case.log.high_watermark()?;
-    let is_expired = |age: &SegmentAge| {
-        limit >= 0 && case.now.saturating_sub(age.newest_timestamp) > limit && age.size_bytes > 0
-    };
-    let log_end = case.log.log_end_offset()?;
-    let expired = if limit < 0 {
-        0
-    } else {
-        expired_from(case, log_segments, by_size, &is_expired)?
-    };
-    if by_size + expired > 0 {
-        let replicated = log_segments.get(1).map_or(log_end, |next| next.base_offset);
-        if replicated > high_watermark {
-            let sentence = format!(
-                "its oldest segment is due, but only what is below the high watermark {high_watermark} is replicated, and it ends at \
-                 {replicated}"
-            );
-            return Ok(Answer {
-                remedy: "the replicas in the ISR must catch up; a stopped broker's checkpoint may be behind, and rises after its start"
-                    .to_owned(),
-                segment: log_segments.first().map(|first| first.base_offset),
-                offset: Some(high_watermark),
-                settings: both,
-                ..held(Reason::NotReplicated, sentence)
-            });
-        }
-        let why = if expired > 0 {
-            format!("by {}", case.shown(RETENTION_MS))
-        } else if by_size > before_start {
-            format!("by {}", case.shown(RETENTION_BYTES))
-        } else {
-            "they are before the log start offset".to_owned()
-        };
-        return Ok(due(case, log_segments, by_size + expired, &why));
-    }
     if limit < 0 && config.retention_bytes() < 0 {
         let sentence = format!(
             "{} and {} keep everything",
@@ -128,13 +96,16 @@ fn by_retention(
             ..held(Reason::Unlimited, sentence)
         });
     }
-    let Some(age) = case.log.segment_age(oldest.base_offset)? else {
+    let oldest = log_segments
+        .first()
+        .map_or(Ok(None), |oldest| case.log.segment_age(oldest.base_offset))?;
+    let Some(age) = oldest else {
         return Ok(held(
             Reason::Empty,
             "its segments changed while it was asked".to_owned(),
         ));
     };
-    not_due(case, log_segments, &age, &is_expired)
+    not_due(case, log_segments, &age, is_expired)
 }
 
 /// The answer where the oldest segment is neither old enough nor too much.
@@ -279,10 +250,33 @@ fn total(log_segments: &[SegmentInfo]) -> u64 {
     log_segments.iter().map(|segment| segment.size_bytes).sum()
 }
 
-fn due(case: &Case<'_>, log_segments: &[SegmentInfo], count: usize, why: &str) -> Answer {
-    let gone = log_segments.get(..count).unwrap_or(log_segments);
+/// The answer where segments are due: so many by the log start offset, then by size, then by age. Behind the first that other brokers may
+/// lack none is deleted.
+fn due(
+    case: &Case<'_>,
+    log_segments: &[SegmentInfo],
+    (by_start, by_size, by_age): (usize, usize, usize),
+    log_end: i64,
+) -> Answer {
+    let ends = log_segments.iter().skip(1).map(|next| next.base_offset);
+    let replicated = ends
+        .chain([log_end])
+        .take(by_start + by_size + by_age)
+        .take_while(|&end| end <= case.removable_end)
+        .count();
+    if replicated == 0 {
+        return not_replicated(case, log_segments, log_end);
+    }
+    let why = if replicated > by_start + by_size {
+        format!("by {}", case.shown(RETENTION_MS))
+    } else if replicated > by_start {
+        format!("by {}", case.shown(RETENTION_BYTES))
+    } else {
+        "they are before the log start offset".to_owned()
+    };
+    let gone = log_segments.get(..replicated).unwrap_or(log_segments);
     let bytes = total(gone);
-    let until = log_segments.get(count).map(|next| next.base_offset);
+    let until = log_segments.get(replicated).map(|next| next.base_offset);
     let sentence = format!(
         "nothing holds its first {} ({bytes} bytes{}), due {why}",
         segments(gone.len()),
@@ -295,5 +289,22 @@ fn due(case: &Case<'_>, log_segments: &[SegmentInfo], count: usize, why: &str) -
         segment: gone.first().map(|first| first.base_offset),
         bytes: Some(bytes),
         ..case.answer(Question::Deletion, Reason::Due, sentence)
+    }
+}
+
+/// The answer where other brokers may lack a part of the oldest segment, which is due.
+fn not_replicated(case: &Case<'_>, log_segments: &[SegmentInfo], log_end: i64) -> Answer {
+    let high_watermark = case.removable_end;
+    let end = log_segments.get(1).map_or(log_end, |next| next.base_offset);
+    let sentence = format!(
+        "its oldest segment is due, but only what is below the high watermark {high_watermark} is replicated, and it ends at {end}"
+    );
+    Answer {
+        remedy: "the replicas in the ISR must catch up; a stopped broker's checkpoint may be behind, and rises after its start"
+            .to_owned(),
+        segment: log_segments.first().map(|first| first.base_offset),
+        offset: Some(high_watermark),
+        settings: vec![case.setting(RETENTION_MS), case.setting(RETENTION_BYTES)],
+        ..case.answer(Question::Deletion, Reason::NotReplicated, sentence)
     }
 }

@@ -1,11 +1,12 @@
 //! Maintains all partitions of log dirs, and deletes the directories of deleted topics.
 
 use super::writer::{Writer, is_closed};
-use super::{LogDir, TopicPartition};
+use super::{ClusterSettings, LogDir, TopicPartition};
 use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{
-    Guard, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions, is_internal_topic,
+    Guard, Log, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions,
+    is_internal_topic,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -197,6 +198,28 @@ impl LogDir {
     /// The partition's log, if it is already open for appending here.
     pub(super) fn opened(&self, partition: &TopicPartition) -> Option<LogWriter> {
         self.writer().ok()?.logs.opened(partition)
+    }
+
+    /// The offset up to which upkeep may remove records of a partition: the high watermark of the log dir's checkpoint where, as far as
+    /// `cluster` knows, other brokers have replicas, 0 without a line there; otherwise the log end offset.
+    ///
+    /// # Errors
+    /// As [`Log::log_end_offset`]; `Io` for the checkpoint.
+    pub fn removable_end(&self, log: &Log, cluster: &ClusterSettings) -> Result<i64> {
+        let end = log.log_end_offset()?;
+        let found = cluster
+            .0
+            .membership(log.path(), log.topic(), log.partition())?;
+        // The rule of a log that is open for appending.
+        let has_others =
+            found.is_brokers() && (found.unreadable().is_some() || !found.others().is_empty());
+        if !has_others {
+            return Ok(end);
+        }
+        match log.checkpointed_high_watermark() {
+            Err(error) if error.is_corruption() => Ok(0),
+            line => Ok(line?.unwrap_or(0).min(end)),
+        }
     }
 
     fn membership_of(&self, partition: &TopicPartition) -> Result<Arc<Membership>> {

@@ -57,7 +57,7 @@ pub struct TopicSettings {
 
 /// The settings of a cluster around a log dir: of the cluster's metadata, and of a broker's `server.properties`.
 #[derive(Debug, Clone)]
-pub struct ClusterSettings(Arc<Surroundings>);
+pub struct ClusterSettings(pub(super) Arc<Surroundings>);
 
 impl ClusterSettings {
     /// Reads the known metadata of the cluster again, and returns why some of it was not accepted, one reason for each place: it cannot be
