@@ -90,7 +90,7 @@ def test_why_counts_what_upkeep_would_remove(tmp_path: Path, is_alone: bool) -> 
             with LogDir.open(place.dir) as reader:
                 why = reader.why(topics="g-plain", broker=properties, metadata=place.metadata, now=LATE)[0]
             with LogDir.open(place.dir, "a", metadata=place.metadata, broker=properties) as log_dir:
-                report = log_dir.maintain(topics="g-plain", dry_run=True, now=LATE, only="retention")
+                report = log_dir.maintain(topics="g-plain", dry_run=True, now=LATE, only=["retention"])
             kept = report.partitions.get(TopicPartition("g-plain", 0))
             removed = () if kept is None else kept.removed
             found = (why.reason, why.size_bytes) if why.reason == "due" else (why.reason, 0)

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import pytest
-
 from make_log import batch
 from writing import Clock
 
@@ -183,7 +182,7 @@ def test_retention_ends_before_a_segment_whose_times_are_hidden(
     if "retention.bytes" in config:
         config = {"retention.bytes": sum(sizes[1:])}
     with LogDir.open(tmp_path, "a", clock=lambda: NOW) as log_dir:
-        log_dir.set_topic_config("t", {"retention.ms": 1000} | config)
+        log_dir.set_topic_config("t", {"retention.ms": 1000, **config})
         for dry_run in (True, False):
             why = log_dir.why(now=NOW)[0]
             assert (why.question, why.reason, why.segment, why.size_bytes) == ("deletion", "due", 0, sum(sizes[:2]))

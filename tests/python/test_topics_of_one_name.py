@@ -55,9 +55,9 @@ def partitions(tmp_path: Path) -> list[Path]:
     return [logged(tmp_path / "there", AGAIN, {0: 3, 1: 2}, b"current"), logged(tmp_path / "away", FIRST, {2: 20}, b"deleted")]
 
 
-def check_said(error: OffsetLogError | str, *log_dirs: Path) -> None:
+def check_said(error: Exception | str, *log_dirs: Path) -> None:
     """Both ids and both places."""
-    said = error if isinstance(error, str) else f"{error.path}: {error}"
+    said = f"{error.path}: {error}" if isinstance(error, OffsetLogError) else str(error)
     for part in (name_of(FIRST), name_of(AGAIN), *map(str, log_dirs)):
         assert part in said
 
