@@ -15,8 +15,9 @@ pub struct OneTopic(BTreeMap<String, Known>);
 struct Known {
     /// The first partition that has an id, or the first one.
     log: Log,
-    /// `None` before a second partition made it worth reading.
-    id: Option<Option<Uuid>>,
+    id: Option<Uuid>,
+    /// Whether a second partition made the id worth reading.
+    is_read: bool,
 }
 
 impl OneTopic {
@@ -30,6 +31,7 @@ impl OneTopic {
             let known = Known {
                 log: log.clone(),
                 id: None,
+                is_read: false,
             };
             self.0.insert(log.topic().to_owned(), known);
             return Ok(());
@@ -37,18 +39,19 @@ impl OneTopic {
         if known.log.path() == log.path() {
             return Ok(());
         }
-        let before = match known.id {
-            Some(id) => id,
-            None => *known.id.insert(id_of(&known.log)?),
-        };
+        if !known.is_read {
+            known.id = id_of(&known.log)?;
+            known.is_read = true;
+        }
         let Some(found) = id_of(log)? else {
             return Ok(());
         };
-        match before {
+        match known.id {
             None => {
                 *known = Known {
                     log: log.clone(),
-                    id: Some(Some(found)),
+                    id: Some(found),
+                    is_read: true,
                 };
                 Ok(())
             }
