@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from stream_engine import KINDS, Checkpoint, Crash, Engine, add, append, held
 
-from offsetlog import Log, OffsetOutOfRangeError, TopicPartition
+from offsetlog import Log, LogDir, OffsetOutOfRangeError, TopicPartition
 from offsetlog.spark.stream_offsets import Offsets, from_json, without_begins
 from offsetlog.spark.stream_planning import Follower
 
@@ -179,6 +179,33 @@ def test_what_was_not_to_be_read_is_no_loss(
         Engine(options, checkpoint, kind=kind).drain()
     assert not caplog.records
     assert checkpoint.records() == {("t", 0): list(range(3, 11)) if start.get("startingTimestamp") == "3000" else [10]}
+
+
+def made(folder: Path, count: int) -> None:
+    """Make the topic, anew if it is there, with so many records."""
+    with LogDir.open(folder, "a") as log_dir:
+        if "t" in log_dir.topics():
+            log_dir.delete_topic("t")
+        log_dir.create_topic("t", 1)
+        for _ in range(count):
+            log_dir.append("t", b"x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("older", [False, True])
+def test_a_topic_made_anew_before_the_first_micro_batch_runs_again(kind: str, older: bool, tmp_path: Path) -> None:
+    """The start that Spark asks for again is of the new topic, the end is of the old one."""
+    made(tmp_path, 10)
+    checkpoint = died(query(tmp_path), kind)
+    if older:
+        checkpoint.offsets = [json.dumps(without_begins(json.loads(text))) for text in checkpoint.offsets]
+    made(tmp_path, 15)
+    failed = copy.deepcopy(checkpoint)
+    with pytest.raises(OffsetOutOfRangeError, match="topic 't' was made anew"):
+        Engine(query(tmp_path), failed, kind=kind).drain()
+    assert failed.records() == {}
+    Engine(query(tmp_path, failOnDataLoss="false"), checkpoint, kind=kind).drain()
+    assert checkpoint.records() == {("t", 0): list(range(15))}
 
 
 @pytest.mark.parametrize("kind", KINDS)

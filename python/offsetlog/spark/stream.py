@@ -114,8 +114,8 @@ class StreamReader(DataSourceStreamReader):
         if self._is_first_again(begin, stop):
             begin = self._initial = self._began(end)
             self._standing, self._last, self._last_json = None, stop, end
-            # It begins elsewhere than the offsets that the epochs are of.
-            known = known._replace(epochs={})
+            # What Spark gives for a start is of now: topics that were made anew since are other ones. Epochs are those of the end.
+            known = Known.of(end)._replace(epochs={})
         reading = self._settings.reading
         found = list(self._following().ranges(begin, stop, known, Known.of(end)))
         made = tasks(found, reading)

@@ -68,7 +68,8 @@ class Follower:
         """
         listing = self._listing()
         chosen = listing.chosen()
-        self._looked_at, self.ids = listing, _ids(listing, chosen)
+        # Ids of now may not be those of then, which are with the end.
+        self._looked_at, self.ids = listing, {}
         offsets: Offsets = {}
         for partition in chosen:
             if partition not in end:
