@@ -5,7 +5,7 @@
 //! the new start, and derives the start from the name of the first segment left. So does this.
 
 use super::PartitionWriter;
-use super::retention::RemovedSegment;
+use super::retention::{Due, RemovedSegment};
 use crate::config::LogConfig;
 use crate::disk::IoCall;
 use crate::error::{Error, Result};
@@ -42,11 +42,14 @@ impl PartitionWriter {
     ) -> Result<()> {
         self.check_usable()?;
         self.check_in_place()?;
-        // What kept retention from going on is told when it goes on.
-        let due = self.deletable_segments(config, now)?.segments;
+        let Due { segments, stopped } = self.deletable_segments(config, now)?;
+        // Damage is told when retention goes on.
+        if let Some(error) = stopped.filter(|error| segments.is_empty() && !error.is_corruption()) {
+            return Err(error);
+        }
         freed.deleted.extend(self.delete_due(i64::MAX));
         // Deleting the active segment would need room for a new one.
-        for segment in due.into_iter().take(self.segments.closed.len()) {
+        for segment in segments.into_iter().take(self.segments.closed.len()) {
             self.remove_oldest(&segment)?;
             freed.removed.push(segment);
         }
