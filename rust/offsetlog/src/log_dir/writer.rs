@@ -100,6 +100,8 @@ impl Writer {
         for path in paths {
             if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
+            } else {
+                crate::log::note_log_starts(disk, path)?;
             }
             locks.push(crate::log::lock_log_dir(disk, path)?);
         }
@@ -139,6 +141,8 @@ pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl LogDir {
     /// Opens log dirs for appending and creates missing ones. Takes a shared lock on each one's `.lock`, which a running broker
     /// holds exclusively. Each partition is opened, and recovered if needed, on its first use.
+    ///
+    /// If a folder was no log dir, notes first in its checkpoint where the logs in it begin that were written by themselves.
     ///
     /// Directories that a broker renamed for deletion wait for `file.delete.delay.ms` from now on. Those that offsetlog renamed
     /// have their due time in a file.

@@ -1,0 +1,111 @@
+"""A plain folder with partitions that are written one by one becomes a log dir: what was deleted of them stays deleted."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import offsetlog
+from offsetlog import Log, LogDir
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of `t-0` half is deleted, inside of a segment; of `t-1` nothing; of `t-2` whole segments that retention has removed."""
+    place = tmp_path / "plain"
+    for number in range(3):
+        with Log.open(place / f"t-{number}", "a", {"file.delete.delay.ms": 0, "retention.ms": -1}) as log:
+            for at in range(20):
+                if number == 2 and at == 10:
+                    log.roll()
+                log.append(b"x")
+            if number != 1:
+                log.delete_records_before(10)
+            log.maintain()
+            assert log.segments[0].base_offset == (10 if number == 2 else 0)
+    return place
+
+
+def starts(place: Path) -> list[int]:
+    """Where the logs begin, by every way to ask."""
+    alone = []
+    for number in range(3):
+        with Log.open(place / f"t-{number}") as log:
+            alone.append(log.log_start_offset)
+            assert next(iter(log.scan())).offset == alone[-1]
+    with LogDir.open(place) as log_dir:
+        assert [log_dir.log("t", number).log_start_offset for number in range(3)] == alone
+    return alone
+
+
+def create(place: Path) -> object:
+    done = subprocess.run(
+        [sys.executable, "-m", "offsetlog", "create", "more", str(place)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def restored(place: Path) -> object:
+    source = place.with_name("source")
+    with Log.open(source / "more-0", "a") as log:
+        log.append(b"x")
+    return offsetlog.restore(source, place)
+
+
+def opened(place: Path) -> None:
+    LogDir.open(place, "a").close()
+
+
+def appended(place: Path) -> object:
+    with LogDir.open(place, "a") as log_dir:
+        return [log_dir.log("t", number).append(b"x") for number in range(3)]
+
+
+def maintained(place: Path) -> object:
+    with LogDir.open(place, "a") as log_dir:
+        return log_dir.maintain()
+
+
+MAKERS: list[Callable[[Path], object]] = [opened, appended, maintained, create, restored]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_what_was_deleted_stays_deleted(folder: Path, make: Callable[[Path], object]) -> None:
+    before = starts(folder)
+    assert before == [10, 0, 10]
+    make(folder)
+    assert starts(folder) == before
+    # As a broker reads it; it takes the first segment where there is no line.
+    lines = (folder / "log-start-offset-checkpoint").read_text().splitlines()[2:]
+    assert "t 0 10" in lines
+    assert not [line for line in lines if line.startswith(("t 1", "t 2"))]
+    with LogDir.open(folder, "a") as log_dir:
+        log_dir.log("t", 0).delete_records_before(12)
+    opened(folder)
+    assert starts(folder) == [12, 0, 10]
+
+
+def test_a_folder_without_deleted_records_gets_no_checkpoint(folder: Path) -> None:
+    for number in (0, 2):
+        shutil.rmtree(folder / f"t-{number}")
+    opened(folder)
+    assert not (folder / "log-start-offset-checkpoint").exists()
+
+
+def test_a_log_dir_is_believed_as_a_broker_believes_it(folder: Path) -> None:
+    """Its checkpoint counts, and what partitions say of themselves does not."""
+    (folder / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\n")
+    opened(folder)
+    assert starts(folder)[0] == 0
+
+
+def test_a_state_that_cannot_be_read_hides_no_other(folder: Path) -> None:
+    (folder / "t-1/.offsetlog.state").write_bytes(b"\xff\x00")
+    opened(folder)
+    assert starts(folder)[0] == 10
