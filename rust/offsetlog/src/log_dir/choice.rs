@@ -191,7 +191,8 @@ impl LogDir {
         let Some(other) = known().find(|(_, id)| *id != first_id) else {
             return Ok(());
         };
-        let mixed = || other_topic(other, (first, first_id));
+        let (other, other_id) = other;
+        let mixed = || other_topic((other.path(), other_id), (first.path(), first_id));
         let wanted = self.registered_id(first.topic())?;
         let Some(wanted) = wanted.filter(|wanted| ids.contains(&Some(*wanted))) else {
             return Err(mixed());

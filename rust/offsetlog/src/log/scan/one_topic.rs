@@ -1,10 +1,14 @@
 //! Whether the partitions that a scan reads under one name are of one topic: one that is deleted and created again is another topic, and a
 //! log dir that was away meanwhile still has partitions of the first.
 
+use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
-use offsetlog_format::Uuid;
+use crate::log::state::read_small;
+use offsetlog_format::name::PARTITION_METADATA;
+use offsetlog_format::{PartitionMetadata, Uuid};
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// Checks that logs which are read under one topic name are of one topic, by their topic ids. A [`Scan`](crate::Scan) over several logs
 /// does so itself.
@@ -13,8 +17,8 @@ pub struct OneTopic(BTreeMap<String, Known>);
 
 #[derive(Debug)]
 struct Known {
-    /// The first partition that has an id, or the first one.
-    log: Log,
+    /// Directory of the first partition that has an id, or of the first one. Not its log, which holds files.
+    path: PathBuf,
     id: Option<Uuid>,
     /// Whether a second partition made the id worth reading.
     is_read: bool,
@@ -29,18 +33,18 @@ impl OneTopic {
     pub fn check(&mut self, log: &Log) -> Result<()> {
         let Some(known) = self.0.get_mut(log.topic()) else {
             let known = Known {
-                log: log.clone(),
+                path: log.path().to_path_buf(),
                 id: None,
                 is_read: false,
             };
             self.0.insert(log.topic().to_owned(), known);
             return Ok(());
         };
-        if known.log.path() == log.path() {
+        if known.path == log.path() {
             return Ok(());
         }
         if !known.is_read {
-            known.id = id_of(&known.log)?;
+            known.id = id_in(log.options().disk.as_ref(), &known.path)?;
             known.is_read = true;
         }
         let Some(found) = id_of(log)? else {
@@ -49,34 +53,40 @@ impl OneTopic {
         match known.id {
             None => {
                 *known = Known {
-                    log: log.clone(),
+                    path: log.path().to_path_buf(),
                     id: Some(found),
                     is_read: true,
                 };
                 Ok(())
             }
             Some(before) if before == found => Ok(()),
-            Some(before) => Err(other_topic((log, found), (&known.log, before))),
+            Some(before) => Err(other_topic((log.path(), found), (&known.path, before))),
         }
     }
 }
 
 /// The error for a directory that has another topic id than one read under the same name.
-pub(crate) fn other_topic((log, id): (&Log, Uuid), (first, first_id): (&Log, Uuid)) -> Error {
+pub(crate) fn other_topic((path, id): (&Path, Uuid), (first, first_id): (&Path, Uuid)) -> Error {
     Error::log_dir(
-        log.path(),
+        path,
         format!(
             "of another topic of this name, as after a topic is deleted and created again: its topic id is {id}, and that of {} is {first_id}, \
              by partition.metadata. Give the log dirs, or choose the partitions, of one of the topics",
-            first.path().display()
+            first.display()
         ),
     )
 }
 
 /// A log's topic id; `None` also if it cannot be read, because records can be read without.
 pub(crate) fn id_of(log: &Log) -> Result<Option<Uuid>> {
-    match log.topic_id() {
-        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
-        id => Ok(id.ok().flatten().filter(|id| !id.is_zero())),
-    }
+    id_in(log.options().disk.as_ref(), log.path())
+}
+
+fn id_in(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
+    let bytes = match read_small(disk, &directory.join(PARTITION_METADATA)) {
+        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+        bytes => bytes.ok().flatten(),
+    };
+    let metadata = bytes.and_then(|bytes| PartitionMetadata::parse(&bytes).ok());
+    Ok(metadata.map(|metadata| metadata.topic_id))
 }
