@@ -169,7 +169,7 @@ class Listing:
         self._log_dir = LogDir.open(paths, "r", **settings.limits)
         # Made once: this is asked for each partition.
         self._there = self._log_dir.topics()
-        self._read: dict[str, tuple[str, str]] = {}
+        self._first: dict[str, Log] = {}
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition, asked for or not."""
@@ -185,13 +185,14 @@ class Listing:
             again, and a log dir that was away meanwhile still has partitions of the first.
         """
         log = self._log_dir.log(*partition)
-        topic_id = topic_id_of(log)
-        if topic_id is not None:
-            first_id, first = self._read.setdefault(partition.topic, (topic_id, log.path))
-            if topic_id != first_id:
+        first = self._first.setdefault(partition.topic, log)
+        # An id is a file: it is read only if there is another partition to compare with.
+        if first.path != log.path:
+            first_id, topic_id = topic_id_of(first), topic_id_of(log)
+            if first_id is not None and topic_id not in (None, first_id):
                 message = (
                     f"of another topic of this name, as after a topic is deleted and created again: its topic id is {topic_id}, and "
-                    f"that of {first} is {first_id}, by partition.metadata. Give the log dirs, or assign the partitions, of one"
+                    f"that of {first.path} is {first_id}, by partition.metadata. Give the log dirs, or assign the partitions, of one"
                 )
                 raise LogDirError(message, path=log.path)
         return log
