@@ -33,20 +33,25 @@ fn tiered() -> Place {
     let log = place.open(&RETAINED);
     fill(&log, 6, &[2, 4]);
     log.close().unwrap();
+    copied_away(&place, "0\n2\norders 0 0\nother 3 5\n");
+    place
+}
+
+/// Leaves what a broker leaves that has copied the first segment away and ended cleanly, with these log start offsets.
+fn copied_away(place: &Place, starts: &str) {
     for suffix in [".log", ".index", ".timeindex", ".txnindex", ".snapshot"] {
         if place.has(&file(0, suffix)) {
             place.remove(&file(0, suffix));
         }
     }
     place.remove(".offsetlog.state");
-    put(&place, STARTS, "0\n2\norders 0 0\nother 3 5\n");
-    put(&place, POINTS, "0\n1\norders 0 12\n");
+    put(place, STARTS, starts);
+    put(place, POINTS, "0\n1\norders 0 12\n");
     put(
-        &place,
+        place,
         "/sim/logs/.kafka_cleanshutdown",
         "{\"version\":0,\"brokerEpoch\":17}",
     );
-    place
 }
 
 /// What opening for appending fails with.
@@ -223,19 +228,7 @@ fn tiered_in_epochs() -> Place {
     }
     log.close().unwrap();
     assert_eq!(place.epochs(), "0\n4\n0 0\n3 2\n5 4\n7 8\n");
-    for suffix in [".log", ".index", ".timeindex", ".snapshot"] {
-        if place.has(&file(0, suffix)) {
-            place.remove(&file(0, suffix));
-        }
-    }
-    place.remove(".offsetlog.state");
-    put(&place, STARTS, "0\n1\norders 0 0\n");
-    put(&place, POINTS, "0\n1\norders 0 12\n");
-    put(
-        &place,
-        "/sim/logs/.kafka_cleanshutdown",
-        "{\"version\":0,\"brokerEpoch\":17}",
-    );
+    copied_away(&place, "0\n1\norders 0 0\n");
     place
 }
 
