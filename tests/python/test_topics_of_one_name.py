@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess
 import sys
 import uuid
@@ -97,6 +98,32 @@ def test_the_clusters_metadata_says_which_one_is_the_topic(
     check_said(said, replicas[0])
 
 
+def test_the_topics_own_directory_cannot_be_read(replicas: list[Path], tmp_path: Path) -> None:
+    """Then another topic's is not read in its place."""
+    records = [metadata_records.topic("t", AGAIN.bytes), metadata_records.partition(AGAIN.bytes, 0, [1])]
+    metadata = metadata_records.write(tmp_path / "cluster", records)
+    (replicas[1] / "t-0/1.log").write_bytes(b"")
+    with LogDir.open([*replicas, metadata]) as log_dir, pytest.raises(OffsetLogError, match=r"1\.log"):
+        log_dir.log("t", 0)
+
+
+def test_newer_metadata_names_another_topic(replicas: list[Path], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def told(topic_id: uuid.UUID) -> Path:
+        records = [metadata_records.topic("t", topic_id.bytes), metadata_records.partition(topic_id.bytes, 0, [1])]
+        return metadata_records.write(tmp_path / "cluster", records)
+
+    with LogDir.open([*replicas, told(FIRST)]) as log_dir:
+        assert values(log_dir.log("t", 0).scan()) == [b"deleted"] * 20
+        shutil.rmtree(tmp_path / "cluster")
+        told(AGAIN)
+        for _ in range(2):
+            caplog.clear()
+            log_dir.refresh()
+            assert values(log_dir.log("t", 0).scan()) == [b"current"] * 3
+            (said,) = [message for message in caplog.messages if "left out" in message]
+            assert f"{replicas[0]}/t-0 is left out" in said
+
+
 def test_metadata_of_a_third_topic_does_not_choose(replicas: list[Path], tmp_path: Path) -> None:
     third = uuid.UUID(int=0x33_33).bytes
     metadata = metadata_records.write(
@@ -163,6 +190,16 @@ def test_spark_plans_no_query_over_both(partitions: list[Path]) -> None:
         check_said(refused.value, *partitions)
     found = offsetlog.spark.splits(partitions, assign='{"t":[2]}')
     assert [(split.partition, split.stop) for split in found] == [(2, 20)]
+
+
+def test_a_query_compares_the_partitions_that_have_an_id(partitions: list[Path]) -> None:
+    """The first one has none, as of a broker before 2.8."""
+    (partitions[0] / "t-0/partition.metadata").unlink()
+    with pytest.raises(LogDirError) as refused:
+        offsetlog.spark.splits(partitions, subscribe="t")
+    check_said(refused.value, *partitions)
+    with LogDir.open(partitions) as log_dir, pytest.raises(UnreadPartitionsError):
+        log_dir.scan([("t", 0), ("t", 1), ("t", 2)]).count()
 
 
 def test_the_only_log_dir_has_both(partitions: list[Path]) -> None:

@@ -170,6 +170,8 @@ class Listing:
         # Made once: this is asked for each partition.
         self._there = self._log_dir.topics()
         self._first: dict[str, Log] = {}
+        self._ids: dict[str, tuple[str, str | None]] = {}
+        self._checked: set[str] = set()
 
     def holds(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition, asked for or not."""
@@ -185,17 +187,26 @@ class Listing:
             again, and a log dir that was away meanwhile still has partitions of the first.
         """
         log = self._log_dir.log(*partition)
-        first = self._first.setdefault(partition.topic, log)
+        self._check_topic(log)
+        return log
+
+    def _check_topic(self, log: Log) -> None:
+        """Refuse a log whose topic id is not that of the topic's logs before it: as the engine's scans do, for all tasks together."""
+        if log.path in self._checked:
+            return
+        first = self._first.setdefault(log.topic, log)
         # An id is a file: it is read only if there is another partition to compare with.
         if first.path != log.path:
-            first_id, topic_id = topic_id_of(first), topic_id_of(log)
-            if first_id is not None and topic_id not in (None, first_id):
+            known_path, known = self._ids.get(log.topic) or (first.path, topic_id_of(first))
+            found = topic_id_of(log)
+            if None not in (known, found) and known != found:
                 message = (
-                    f"of another topic of this name, as after a topic is deleted and created again: its topic id is {topic_id}, and "
-                    f"that of {first.path} is {first_id}, by partition.metadata. Give the log dirs, or assign the partitions, of one"
+                    f"of another topic of this name, as after a topic is deleted and created again: its topic id is {found}, and "
+                    f"that of {known_path} is {known}, by partition.metadata. Give the log dirs, or assign the partitions, of one"
                 )
                 raise LogDirError(message, path=log.path)
-        return log
+            self._ids[log.topic] = (known_path, known) if found is None or known is not None else (log.path, found)
+        self._checked.add(log.path)
 
     def chosen(self) -> list[TopicPartition]:
         """Return the partitions that are asked for and there, in order.

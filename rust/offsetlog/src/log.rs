@@ -62,7 +62,7 @@ pub use scan::{
     Batch, DetachedBatch, Hole, LaterLog, OnCorrupt, OneTopic, Scan, ScanOptions, ScanRange,
     ScanReport, ScanStatistics,
 };
-pub(crate) use scan::{id_of, other_topic};
+pub(crate) use scan::{id_in, other_topic};
 pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;

@@ -29,7 +29,7 @@ pub use detached::DetachedBatch;
 pub use later::LaterLog;
 use later::Ranges;
 pub use one_topic::OneTopic;
-pub(crate) use one_topic::{id_of, other_topic};
+pub(crate) use one_topic::{id_in, other_topic};
 pub use options::{ScanOptions, ScanRange, ScanStatistics};
 pub(super) use progress::Progress;
 use progress::unless_cut;

@@ -3,7 +3,7 @@
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Log, ScanOptions, id_of, open_in, other_topic};
+use crate::log::{Log, ScanOptions, id_in, open_in, other_topic};
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use std::collections::BTreeMap;
@@ -83,14 +83,16 @@ impl LogDir {
             return self.open_one(&path);
         }
         // Nobody waits for this but those who ask for this partition too, and read it themselves.
-        let (log, failures) = self.longest(paths)?;
+        let own = self.of_one_topic(&wanted, paths)?;
+        let (log, failures) = self.longest(&own)?;
         if !failures.is_empty() {
             self.warn_of(&wanted, log.path(), &failures);
         }
         let choice = Chosen {
             path: log.path().to_path_buf(),
-            // One that cannot be read is perhaps the longest, and may be readable the next time without a change of its files.
-            marks: marks.filter(|_| failures.is_empty()),
+            // One that cannot be read is perhaps the longest, and may be readable the next time without a change of its files. One that was
+            // left out may be the topic's by newer metadata.
+            marks: marks.filter(|_| failures.is_empty() && own.len() == paths.len()),
             doubts,
         };
         self.all_chosen().choices.insert(wanted, choice);
@@ -146,28 +148,22 @@ impl LogDir {
         }
     }
 
-    /// The longest one that can be read, and why others cannot. A directory of another topic of the name is no replica.
+    /// The longest one that can be read, and why others cannot.
     fn longest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
         let mut best: Option<(i64, Log)> = None;
         let mut failures = Vec::new();
-        let mut logs = Vec::new();
         for path in paths {
-            match self.open_one(path) {
-                Ok(log) => logs.push(log),
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-                Err(error) => failures.push((path.clone(), error)),
-            }
-        }
-        self.keep_one_topic(&mut logs)?;
-        for log in logs {
-            match valid_end(&log) {
-                Ok(end) => {
+            let opened = self
+                .open_one(path)
+                .and_then(|log| Ok((valid_end(&log)?, log)));
+            match opened {
+                Ok((end, log)) => {
                     if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
                         best = Some((end, log));
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-                Err(error) => failures.push((log.path().to_path_buf(), error)),
+                Err(error) => failures.push((path.clone(), error)),
             }
         }
         let Some((_, log)) = best else {
@@ -177,43 +173,45 @@ impl LogDir {
         Ok((log, failures))
     }
 
-    /// Keeps the replicas of one topic. If they have several topic ids, that is the topic of the cluster's metadata, if it is at hand. Warns
-    /// of what is left out.
-    fn keep_one_topic(&self, logs: &mut Vec<Log>) -> Result<()> {
-        let ids = logs.iter().map(id_of).collect::<Result<Vec<_>>>()?;
-        let known = || {
-            let both = logs.iter().zip(&ids);
-            both.filter_map(|(log, id)| Some((log, (*id)?)))
+    /// Returns the directories of one topic: a topic that was deleted and created again has another id. If several ids are found, that is
+    /// the topic of the cluster's metadata, if it is at hand. Warns of what is left out.
+    fn of_one_topic(&self, wanted: &TopicPartition, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        let disk = self.0.options.disk.as_ref();
+        let mut places = Vec::new();
+        for path in paths {
+            places.push((path, id_in(disk, path)?));
+        }
+        let mut known = places
+            .iter()
+            .filter_map(|(path, id)| Some((path.as_path(), (*id)?)));
+        let Some(first) = known.next() else {
+            return Ok(paths.to_vec());
         };
-        let Some((first, first_id)) = known().next() else {
-            return Ok(());
+        let Some(other) = known.find(|(_, id)| *id != first.1) else {
+            return Ok(paths.to_vec());
         };
-        let Some(other) = known().find(|(_, id)| *id != first_id) else {
-            return Ok(());
+        let registered = self.registered_id(&wanted.topic)?;
+        let is_found = |id: &Uuid| places.iter().any(|(_, found)| *found == Some(*id));
+        let Some(registered) = registered.filter(is_found) else {
+            return Err(other_topic(other, first));
         };
-        let (other, other_id) = other;
-        let mixed = || other_topic((other.path(), other_id), (first.path(), first_id));
-        let wanted = self.registered_id(first.topic())?;
-        let Some(wanted) = wanted.filter(|wanted| ids.contains(&Some(*wanted))) else {
-            return Err(mixed());
-        };
+        let mut kept = Vec::new();
         let mut listing = self.0.listing_mut();
-        let is_kept = |id: &Option<Uuid>| *id == Some(wanted);
-        for (log, id) in logs.iter().zip(&ids).filter(|(_, id)| !is_kept(id)) {
+        for (path, id) in &places {
+            if *id == Some(registered) {
+                kept.push((*path).clone());
+                continue;
+            }
             let warning = format!(
-                "{}-{}: {} is left out: the cluster's metadata has the topic with the id {wanted}, and this directory {}",
-                log.topic(),
-                log.partition(),
-                log.path().display(),
+                "{wanted}: {} is left out: the cluster's metadata has the topic with the id {registered}, and this directory {}",
+                path.display(),
                 id.map_or_else(|| "has none".to_owned(), |id| format!("has {id}")),
             );
             if !listing.warnings.contains(&warning) {
                 listing.warnings.push(warning);
             }
         }
-        let mut ids = ids.iter();
-        logs.retain(|_| ids.next().is_some_and(is_kept));
-        Ok(())
+        Ok(kept)
     }
 
     /// The id of a topic in the cluster's metadata, if that is at hand and can be read.

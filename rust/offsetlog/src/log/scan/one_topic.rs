@@ -47,7 +47,7 @@ impl OneTopic {
             known.id = id_in(log.options().disk.as_ref(), &known.path)?;
             known.is_read = true;
         }
-        let Some(found) = id_of(log)? else {
+        let Some(found) = id_in(log.options().disk.as_ref(), log.path())? else {
             return Ok(());
         };
         match known.id {
@@ -77,12 +77,8 @@ pub(crate) fn other_topic((path, id): (&Path, Uuid), (first, first_id): (&Path, 
     )
 }
 
-/// A log's topic id; `None` also if it cannot be read, because records can be read without.
-pub(crate) fn id_of(log: &Log) -> Result<Option<Uuid>> {
-    id_in(log.options().disk.as_ref(), log.path())
-}
-
-fn id_in(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
+/// The topic id of a partition's directory; `None` also if it cannot be read, because records can be read without.
+pub(crate) fn id_in(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
     let bytes = match read_small(disk, &directory.join(PARTITION_METADATA)) {
         Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
         bytes => bytes.ok().flatten(),
