@@ -9,7 +9,7 @@ import pytest
 from make_log import batch
 from writing import Clock
 
-from offsetlog import ConfigError, Log, LogDir, MaintainReport, TopicPartition, WritableLog
+from offsetlog import ConfigError, Log, LogConfig, LogDir, MaintainReport, TopicPartition, WritableLog
 from offsetlog.errors import CorruptionError, UnsupportedMagicError
 
 NOW = 1_700_000_000_000
@@ -247,3 +247,25 @@ def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:
         assert path.name in str(raised.value)
         assert path.read_bytes() == data
         assert not list((tmp_path / "t-0").glob("*.cleaned"))
+
+
+def test_an_earlier_time_gives_tombstones_no_shorter_life(tmp_path: Path) -> None:
+    """Whoever reads behind the compaction still has `delete.retention.ms` for them, by the log's clock."""
+    day = 86_400_000
+    clock = Clock(NOW)
+    config = LogConfig.from_dict({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "delete.retention.ms": day})
+    with Log.open(tmp_path / "t-0", "a", config, clock=clock) as log:
+
+        def more() -> None:
+            log.append(b"x", key=b"other")
+            log.roll()
+
+        log.append(b"x", key=b"gone")
+        log.append(None, key=b"gone")
+        more()
+        log.maintain(now=NOW - 30 * day)
+        for later, keys in ((day - 1, [b"gone", b"other"]), (day, [b"other"])):
+            clock.now = NOW + later
+            more()
+            log.maintain()
+            assert sorted({record.key or b"" for record in log.scan()}) == keys

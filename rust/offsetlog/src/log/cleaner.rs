@@ -56,6 +56,9 @@ pub(crate) struct Plan {
     pub(crate) producers: HashMap<i64, LastRecord>,
     pub(crate) config: LogConfig,
     pub(crate) now: i64,
+    /// The time from which new delete horizons count: never before the log's clock, or a run with an earlier `now` would have the next one
+    /// remove tombstones that nobody had time to read.
+    pub(crate) horizon_from: i64,
 }
 
 impl Plan {

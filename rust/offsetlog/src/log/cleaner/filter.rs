@@ -215,7 +215,8 @@ impl Filter {
         // The rewritten batch gets a new checksum, which must not hide damage in the old one.
         header.check_crc(bytes)?;
         let horizon = if begins_horizon {
-            Some(now.saturating_add(context.plan.config.delete_retention_ms()))
+            let from = context.plan.horizon_from;
+            Some(from.saturating_add(context.plan.config.delete_retention_ms()))
         } else {
             horizon
         };

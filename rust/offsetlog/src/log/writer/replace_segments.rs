@@ -80,6 +80,7 @@ impl PartitionWriter {
             producers,
             config: config.clone(),
             now,
+            horizon_from: now.max(self.now()),
         })
     }
 
@@ -209,10 +210,15 @@ impl PartitionWriter {
     /// Syncs the directory, renames all output files to `.swap`, and syncs it again: a power failure must not leave one named `.swap` and none
     /// of the others. If that fails, renames them back, so that loading does not take a part of them for all.
     fn ready(&mut self, first: i64, suffixes: &[&str]) -> Result<()> {
-        let renamed = self.sync_names().and_then(|()| {
-            suffixes.iter().rev().try_for_each(|suffix| {
-                self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
-            })
+        if let Err(error) = self.sync_names() {
+            // Nothing was renamed yet.
+            if error.is_failed_sync() {
+                self.poison(&error);
+            }
+            return Err(error);
+        }
+        let renamed = suffixes.iter().rev().try_for_each(|suffix| {
+            self.give_state(first, suffix, FileState::Cleaned, FileState::Swap)
         });
         let Err(error) = renamed.and_then(|()| self.sync_names()) else {
             return Ok(());
