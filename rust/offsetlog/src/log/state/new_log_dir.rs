@@ -6,9 +6,10 @@
 use super::{STATE_FILE, lock_shared_files, read_state};
 use crate::disk::{Disk, EntryKind, IoCall, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::has_log_dir_files;
+use crate::folder::{has_log_dir_files, is_absent};
 use offsetlog_format::name::{DirectoryName, DirectoryState, FileName, SegmentFile};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
+use std::io;
 use std::path::Path;
 
 /// Writes the lines of partitions whose logs begin above their first segment, if the folder has no file of a log dir yet. Must be called
@@ -33,12 +34,11 @@ pub(crate) fn note_log_starts(disk: &dyn Disk, folder: &Path) -> Result<()> {
 }
 
 fn log_starts(disk: &dyn Disk, folder: &Path) -> Result<OffsetCheckpoint> {
-    let list = |path: &Path| {
-        disk.list(path)
-            .map_err(|error| Error::io(IoCall::List, path, error))
-    };
+    let entries = disk
+        .list(folder)
+        .map_err(|error| Error::io(IoCall::List, folder, error))?;
     let mut found = OffsetCheckpoint::default();
-    for entry in list(folder)? {
+    for entry in entries {
         let name = DirectoryName::parse(&entry.name);
         let Some(name) = name.ok().filter(|name| {
             entry.kind == EntryKind::Directory && name.state == DirectoryState::Live
@@ -46,12 +46,19 @@ fn log_starts(disk: &dyn Disk, folder: &Path) -> Result<OffsetCheckpoint> {
             continue;
         };
         let directory = folder.join(&entry.name);
-        // What cannot be read is told where the partition is opened.
+        let files = match disk.list(&directory) {
+            // Deleted meanwhile, or somebody else's: nobody here writes it.
+            Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::PermissionDenied => {
+                continue;
+            }
+            files => files.map_err(|error| Error::io(IoCall::List, &directory, error))?,
+        };
+        // What cannot be parsed is told where the partition is opened.
         let state = read_state(disk, &directory.join(STATE_FILE), &mut Vec::new())?;
         let Some(state) = state.filter(|state| state.log_start > 0) else {
             continue;
         };
-        let first = list(&directory)?
+        let first = files
             .iter()
             .filter_map(|file| match FileName::classify(&file.name) {
                 FileName::Segment(name) if name.file == SegmentFile::Log => Some(name.offset),
