@@ -80,6 +80,53 @@ def test_missing_offsets_do_not_list_the_log_dirs_again_and_again(tmp_path: Path
         assert len(looks) == second + 1
 
 
+def test_offsets_that_were_deleted_are_not_looked_for(tmp_path: Path, clock: list[float], looks: list[object]) -> None:
+    append(tmp_path, 5)
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.delete_records_before(3)
+    value = looked_up([tmp_path])
+    for _ in range(3):
+        clock[0] += udf.CHOICE_SECONDS
+        assert [value(offset) for offset in range(5)] == [None, None, None, b"3", b"4"]
+    assert len(looks) == 1
+
+
+def test_looks_take_a_small_part_of_the_time(tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever one costs, which may read every replica whole, and of however many partitions offsets are missing."""
+    for number in range(3):
+        with Log.open(tmp_path / f"t-{number}", "a") as log:
+            log.append(b"x")
+    looks = 0
+
+    def slow(paths: tuple[str, ...]) -> LogDir:
+        nonlocal looks
+        looks += 1
+        clock[0] += 7
+        return LogDir.open(paths)
+
+    monkeypatch.setattr(udf, "LogDir", SimpleNamespace(open=slow))
+    function = lookup([tmp_path], missing="null").func
+    first = [function("t", number, 0) for number in range(3)]
+    assert (first, looks) == ([b"x"] * 3, 3)
+    began = clock[0]
+    for _ in range(1000):
+        clock[0] += 1
+        assert [function("t", number, 9) for number in range(3)] == [None] * 3
+    assert 1 < looks - 3 <= (clock[0] - began) / 7 / udf.LOOK_SHARE
+
+
+def test_a_look_that_fails_leaves_the_replica_that_was_chosen(tmp_path: Path, clock: list[float]) -> None:
+    one, other = tmp_path / "b1", tmp_path / "b2"
+    for folder in (one, other):
+        append(folder, 5)
+    value = looked_up([one, other])
+    assert value(4) == b"4"
+    shutil.rmtree(other)
+    for _ in range(2):
+        clock[0] += udf.CHOICE_SECONDS
+        assert (value(5), value(4)) == (None, b"4")
+
+
 def test_a_partition_that_moves_to_another_log_dir_is_found(tmp_path: Path, clock: list[float]) -> None:
     one, other = tmp_path / "b1", tmp_path / "b2"
     append(one, 5)

@@ -168,6 +168,8 @@ def test_a_time_of_0_is_one() -> None:
 def test_paths_come_with_commas_as_uris_or_as_a_list() -> None:
     assert settings_from({**PLAIN, "path": "/a, /b ,"}).paths == ("/a", "/b")
     assert settings_from({**PLAIN, "path": "file:///a%20b,file:/c"}).paths == ("/a b", "/c")
+    # As the command line reads it.
+    assert settings_from({**PLAIN, "path": "file://localhost/a#b?c%23"}).paths == ("/a#b?c#",)
     assert settings_from({"subscribe": "t", "paths": '["/a,b","/c"]'}).paths == ("/a,b", "/c")
 
 

@@ -312,7 +312,8 @@ def _local(path: str) -> str:
             parts = urlsplit(path)
         if parts.scheme.lower() != "file" or parts.netloc not in ("", "localhost"):
             refuse_store(path)
-        path = unquote(parts.path)
+        # Not `parts.path`: a folder's name may have `?` and `#`.
+        path = unquote(re.sub("^[^:]+:(//[^/]*)?", "", path))
     if "\0" in path:
         refuse("path", path, f"no path holds the character NUL, found {shown(path)}")
     return path

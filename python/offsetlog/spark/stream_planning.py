@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from offsetlog import Log, TopicPartition
-from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.errors import LogDirError, OffsetOutOfRangeError
 from offsetlog.spark.leader_epochs import epoch_before, newest_epoch, replaced_from
 from offsetlog.spark.options import EARLIEST, LATEST, Settings, partition_names
 from offsetlog.spark.planned import topic_id_of
@@ -86,7 +86,7 @@ class Follower:
         if first == 0 or not self._moves_with_log_start(partition):
             return
         # An earlier record of a time before the one asked for: as times mostly rise, what was deleted was older still.
-        if first < start and next(iter(log.scan(first, start)), None) is not None:
+        if first < start and next(iter(log.scan(first, start, on_corrupt="skip")), None) is not None:
             return
         name = f"{partition.topic}-{partition.partition}"
         self._warn(
@@ -109,8 +109,8 @@ class Follower:
                 chosen = listing.chosen()
                 ids = _ids(listing, chosen)
                 ends = {partition: self._end(listing.log(partition), start.get(partition, 0)) for partition in chosen}
-            except FileNotFoundError:
-                # A topic was deleted between the listing and the look at it.
+            except (FileNotFoundError, LogDirError):
+                # A topic was deleted, or made anew, between the listing and the look at it.
                 if attempt == _LISTINGS - 1:
                     raise
             else:

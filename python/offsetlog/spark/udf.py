@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from pyspark.sql.functions import udf
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from offsetlog import LogDir, OffsetOutOfRangeError, open_cached
+from offsetlog import LogDir, OffsetLogError, OffsetOutOfRangeError, open_cached
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.options import Paths, folders
 from offsetlog.spark.planning import is_partition_directory
@@ -27,6 +27,8 @@ __all__ = ["lookup"]
 RECORD = "record"
 CHOICE_SECONDS = 1.0
 """How long the choice of a replica holds, whatever it lacks: a look at the log dirs costs too much for each missing offset."""
+LOOK_SHARE = 20
+"""Looks for missing offsets take at most one part in so many of a worker's time."""
 _BEYOND = 1 << 63
 _Got: TypeAlias = "tuple[str, int, Record | None]"
 _Get: TypeAlias = Callable[..., _Got]
@@ -153,24 +155,43 @@ class _Choice(NamedTuple):
 
 _choices: dict[tuple[int, tuple[str, ...], str, int], _Choice] = {}
 """By partition, in this process: a forked worker looks for itself."""
+_next_look: dict[tuple[int, tuple[str, ...]], float] = {}
+"""Before that time no missing offset makes a worker look again at these log dirs: a look may read every replica whole."""
 
 
 def _get_from_longest(paths: tuple[str, ...], topic: str, partition: int, offset: int) -> _Got:
     """Fetch from the longest replica: that of the last look, unless it is gone or may have been overtaken by another one."""
-    key = (os.getpid(), paths, topic, partition)
+    process = os.getpid()
+    key, budget = (process, paths, topic, partition), (process, paths)
     choice = _choices.get(key)
+    missing = None
     if choice is not None:
         try:
             return _get(choice.path, offset)
         except FileNotFoundError:
             # A broker moved the partition to another log dir, or it was deleted: the look at all of them tells.
             pass
-        except OffsetOutOfRangeError:
-            if time.monotonic() - choice.at < CHOICE_SECONDS:
+        except OffsetOutOfRangeError as error:
+            now = time.monotonic()
+            is_deleted = error.log_start_offset is not None and offset < error.log_start_offset
+            if is_deleted or now - choice.at < CHOICE_SECONDS or now < _next_look.get(budget, now):
                 raise
-    with LogDir.open(paths) as log_dir:
-        path = log_dir.log(topic, partition).path
-    _choices[key] = _Choice(path, time.monotonic())
+            missing = error
+    began = time.monotonic()
+    try:
+        with LogDir.open(paths) as log_dir:
+            path = log_dir.log(topic, partition).path
+    except (OSError, OffsetLogError):
+        if missing is None:
+            raise
+        # The replica that was chosen answers still.
+        raise missing from None
+    finally:
+        ended = time.monotonic()
+        _next_look[budget] = ended + LOOK_SHARE * (ended - began)
+        if missing is not None and choice is not None:
+            _choices[key] = choice._replace(at=ended)
+    _choices[key] = _Choice(path, ended)
     return _get(path, offset)
 
 
