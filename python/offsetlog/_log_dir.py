@@ -83,6 +83,7 @@ class LogDir:
       from this object. Appends to one partition come one after the other, those to different ones at the same time.
     * At most `max_open_partitions` are open, and those that a running call or a :class:`Log` of :meth:`log` holds. Calls over all
       partitions (:meth:`scan`, :meth:`end_offsets`, :meth:`maintain`, ...) hold one at a time. Following a scan holds all of its.
+      What was held beyond that is closed by later calls.
     * A partition that another thread closes (:meth:`Log.close` of what :meth:`log` gave) is opened again by the next call here; a call
       that was about to use it does so too. That :class:`Log` itself, and others of the partition, stay closed.
     * While a topic is deleted, calls that name it wait, and then raise :class:`LogDirError`; calls over all partitions leave it out. A

@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 from disks import MEMORY
-from log_dir_threads import OPEN_MAX, Account, Run, check, open_files, open_partitions, opened
+from log_dir_threads import OPEN_MAX, STABLE, Account, Run, check, open_files, open_partitions, opened
 from rows import ROOT, row
+
+from offsetlog import TopicPartition
 
 PARENT = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
 FEW_DESCRIPTORS = ROOT / "tests/reliability/few_descriptors.py"
@@ -115,6 +117,29 @@ def test_descriptors_are_bounded(tmp_path: Path) -> None:
             assert len(open_partitions(tmp_path)) <= OPEN_MAX, question
         assert scan.count() == count
     assert open_files(tmp_path) == 0
+
+
+def test_what_was_held_beyond_the_limit_is_closed(tmp_path: Path) -> None:
+    """Who holds many partitions keeps them open. Afterwards a call over those that are open already closes the excess."""
+    count = 40
+    with opened(tmp_path) as log_dir:
+        for topic in STABLE:
+            log_dir.delete_topic(topic)
+        log_dir.create_topic("many", count)
+        for number in range(count):
+            log_dir.append("many", b"x", partition=number)
+        many = [TopicPartition("many", number) for number in range(count)]
+        for given, _ in enumerate(log_dir.scan(many).follow(timeout_ms=20, poll_interval_ms=5), 1):
+            if given == count:
+                assert len(open_partitions(tmp_path)) == count
+        assert log_dir.scan().count() == count
+        assert len(open_partitions(tmp_path)) <= OPEN_MAX
+        logs = [log_dir.log("many", number) for number in range(count)]
+        assert len(open_partitions(tmp_path)) == count
+        del logs
+        for number in [*range(OPEN_MAX)] * count:
+            log_dir.append("many", b"y", partition=number)
+        assert len(open_partitions(tmp_path)) <= OPEN_MAX
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ enum Held {
 #[derive(Debug)]
 pub(super) struct OpenLogs {
     slots: Mutex<Slots>,
-    /// Limit on open logs. Logs that callers hold may exceed it.
+    /// Limit on open logs. Logs that callers hold may exceed it. When they let go of them, later calls close the excess.
     max: usize,
 }
 
@@ -42,6 +42,8 @@ struct Slots {
     by_partition: HashMap<TopicPartition, Slot>,
     /// Number of uses so far. Each slot stores the number of its last use.
     uses: u64,
+    /// From this use on, a call looks again for logs to close, if too many are open and callers held all when one last looked.
+    look_at: u64,
     /// No more logs may be opened.
     closed: bool,
     /// The logs that were closed here and could not be synced: their directories, and why.
@@ -63,7 +65,8 @@ impl OpenLogs {
     }
 
     /// Returns the partition's log. Opens it with `open` unless it is already open; returns `None` if `open` does. If too many
-    /// logs are open, closes the least recently used ones first. If one of them cannot be closed, this call fails.
+    /// logs are open, closes the least recently used ones first, also for a log that is open already: callers may have let go of
+    /// others. If one of them cannot be closed, this call fails.
     ///
     /// # Errors
     /// `Closed` after [`close_all`](Self::close_all); those of closing another log or opening this one.
@@ -77,7 +80,12 @@ impl OpenLogs {
             let mut held = lock(&cell);
             match &*held {
                 Held::Gone => continue,
-                Held::Open(log) if !log.is_closed() => return Ok(Some(log.clone())),
+                Held::Open(log) if !log.is_closed() => {
+                    let log = log.clone();
+                    drop(held);
+                    self.close_excess()?;
+                    return Ok(Some(log));
+                }
                 // A caller is closing it: waits until it is closed and its lock is free. That caller gets the error.
                 Held::Open(log) => drop(log.close()),
                 Held::Idle => {}
@@ -120,6 +128,15 @@ impl OpenLogs {
         Ok(cell)
     }
 
+    /// Closes logs if more are open than allowed. While callers hold them all, looks at them only once in as many uses as there are
+    /// logs, so that a use stays cheap.
+    fn close_excess(&self) -> Result<()> {
+        let slots = self.lock();
+        let is_due = slots.by_partition.len() > self.max && slots.uses >= slots.look_at;
+        drop(slots);
+        if is_due { self.make_room() } else { Ok(()) }
+    }
+
     /// Closes logs until there is room for one more. Logs that a caller holds stay open.
     fn make_room(&self) -> Result<()> {
         loop {
@@ -137,6 +154,7 @@ impl OpenLogs {
                 })
                 .min_by_key(|(_, slot)| slot.used);
             let Some((partition, slot)) = idle else {
+                slots.look_at = slots.uses + slots.by_partition.len() as u64;
                 return Ok(());
             };
             let (partition, cell) = (partition.clone(), Arc::clone(&slot.cell));
