@@ -590,7 +590,8 @@ class LogDir:
         Raises
         ------
         UnreadPartitionsError
-            Some partitions cannot be read; its ``partial`` has the answers of the others.
+            Some partitions cannot be read; its ``partial`` has the answers of the others, and those of them that the
+            damage does not touch.
         LogDirError
             Neither a metadata log nor ZooKeeper's data is in `metadata`.
 

@@ -19,7 +19,7 @@ from make_log import batch
 from test_transactions import DUMP
 from writing import environment, tree
 
-from offsetlog import ConfigError, Log, LogDir, end_transaction
+from offsetlog import ConfigError, Log, LogDir, UnreadPartitionsError, end_transaction
 
 pytestmark = pytest.mark.slow
 
@@ -426,6 +426,32 @@ def test_python_has_what_the_command_prints(place: Path) -> None:
     ended = end_transaction(place, "top", 0, PRODUCER, commit=False)
     assert (ended.committed, ended.marker_offset, ended.last_stable_offset_before, ended.last_stable_offset) == (False, 3, 0, 4)
     assert ended.producer == found
+
+
+def test_why_answers_what_damage_does_not_touch(tmp_path: Path) -> None:
+    """The age of the oldest segment cannot be read: what keeps ``read_committed`` back is told all the same, and the damage too."""
+    place = tmp_path / "logs"
+    shutil.copytree(CLEAN / "log-dir-2", place)
+    (broker := tmp_path / "server.properties").write_text("process.roles=broker\nnode.id=1\nlog.retention.ms=1000\n")
+
+    def asked(logs: LogDir) -> list[Any]:
+        return logs.why(topics="g-txn", broker=broker, metadata=CLEAN / "metadata-dir")
+
+    with LogDir.open(place) as logs:
+        sound = [(each.partition, each.question, each.reason, each.offset) for each in asked(logs)]
+    assert (0, "deletion", "due", None) in sound
+    damaged = place / f"g-txn-0/{0:020}.log"
+    data = bytearray(damaged.read_bytes())
+    data[16] = 0x55
+    damaged.write_bytes(data)
+    for index in place.glob("g-txn-0/*.timeindex"):
+        index.unlink()
+    with LogDir.open(place) as logs, pytest.raises(UnreadPartitionsError, match=damaged.name) as raised:
+        asked(logs)
+    found = [(each.partition, each.question, each.reason, each.offset) for each in raised.value.partial]
+    assert found == [each for each in sound if each[:2] != (0, "deletion")]
+    assert (0, "read_committed", "open-transaction", 347) in found
+    assert [*raised.value.failed] == [("g-txn", 0)]
 
 
 @pytest.mark.parametrize("verb", ["why", "producers"])

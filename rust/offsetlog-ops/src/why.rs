@@ -274,31 +274,48 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
         let Some((_, settings)) = &settings else {
             return Ok(());
         };
-        let answered = log_dir
+        let case = log_dir
             .log(&partition.topic, partition.partition)
             .and_then(|log| {
-                let case = Case {
+                Ok(Case {
                     removable_end: log_dir.removable_end(&log, &cluster)?,
                     log,
                     partition: &partition,
                     settings,
                     now,
-                };
-                answers(&case, &mut coordinators)
+                })
             });
-        match answered {
-            Ok(answers) => report.answers.extend(answers),
-            Err(error) => pass_over(error, partition, &mut report.unread)?,
+        let failed =
+            case.and_then(|case| answer_into(&mut report.answers, &case, &mut coordinators));
+        match failed {
+            Ok(()) => Ok(()),
+            Err(error) => pass_over(error, partition, &mut report.unread),
         }
-        Ok(())
     })?;
     report.warnings = coordinators.into_warnings();
     Ok(report)
 }
 
-fn answers(case: &Case<'_>, coordinators: &mut Coordinators<'_>) -> Result<Vec<Answer>> {
-    let mut answers = vec![deletion::answer(case)?];
-    answers.extend(compaction::answer(case, coordinators)?);
-    answers.extend(reading::answer(case, coordinators)?);
-    Ok(answers)
+/// Adds what there is to say of a partition. Damage that keeps one question from being answered hides no other answer.
+///
+/// # Errors
+/// The first error, after all questions were asked.
+fn answer_into(
+    answers: &mut Vec<Answer>,
+    case: &Case<'_>,
+    coordinators: &mut Coordinators<'_>,
+) -> Result<()> {
+    let asked = [
+        deletion::answer(case).map(Some),
+        compaction::answer(case, coordinators),
+        reading::answer(case, coordinators),
+    ];
+    let mut done = Ok(());
+    for answer in asked {
+        match answer {
+            Ok(answer) => answers.extend(answer),
+            Err(error) => done = done.and(Err(error)),
+        }
+    }
+    done
 }
