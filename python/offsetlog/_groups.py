@@ -79,6 +79,10 @@ class GroupOffset(NamedTuple):
     an estimate. Control records and gaps that compaction left are stepped over; an ``offset`` below the log start offset counts as the
     log start offset. ``None`` if everything is read, if the record has no timestamp, if the partition is in none of the log dirs, and
     if damage hides the record, which the logger ``offsetlog`` tells."""
+    topic_id: str | None = None
+    """Id of the topic that it was committed for, in Kafka's text form; ``None`` where the record has none, as before Kafka 4.1."""
+    is_of_another_topic: bool = False
+    """The topic of this name that is here now, or in the metadata, has another id: the group has read nothing of it, and there is no lag."""
 
     @property
     def commit_datetime(self) -> datetime | None:
@@ -144,8 +148,8 @@ class Group(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Sum of the lags that are known."""
-        return sum(each.lag for each in self.offsets if each.lag is not None)
+        """Sum of the lags that are known. A negative one, of an offset behind the end of its log, counts as 0."""
+        return sum(max(each.lag, 0) for each in self.offsets if each.lag is not None)
 
 
 def groups_of(native: _offsetlog.LogDir, progress: Progress) -> list[Group]:

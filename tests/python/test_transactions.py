@@ -15,7 +15,16 @@ from typing import Any
 import pytest
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
 
-from offsetlog import CorruptionError, Log, LogDir, OffsetLogError, Transaction, UnreadPartitionsError, UnsupportedVersionError
+from offsetlog import (
+    CorruptionError,
+    Log,
+    LogDir,
+    LogDirError,
+    OffsetLogError,
+    Transaction,
+    UnreadPartitionsError,
+    UnsupportedVersionError,
+)
 
 STATE = "__transaction_state"
 DUMP = DATA / "dump" / f"kafka-4.3.0__clean__log-dir-1__{STATE}-1__00000000000000000000.log.transaction-log-decoder.txt.gz"
@@ -160,13 +169,17 @@ def test_records_that_cannot_be_read_are_errors(place: Path, value: str, error: 
 
 
 def test_damage_and_a_torn_tail(place: Path) -> None:
-    """A batch whose checksum is wrong is an error; an end that was not finished is the end for now."""
+    """A batch whose checksum is wrong is an error, and so is a lost end that was replicated; an end that was not finished is the end for
+    now."""
     value = bytes.fromhex(VALUES["0"])
     for number in range(3):
         transactions(place, (b"\0\0\0\1" + b"abc"[number : number + 1], value))
     segment = place / f"{STATE}-0" / "00000000000000000000.log"
     whole = segment.read_bytes()
     segment.write_bytes(whole[:-5])
+    with pytest.raises(LogDirError, match="ends at offset 2, and the high watermark of its log dir is 3"):
+        transactions(place)
+    (place / "replication-offset-checkpoint").write_text(f"0\n1\n{STATE} 0 2\n")
     assert [each.transactional_id for each in transactions(place)] == ["a", "b"]
     segment.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
     with pytest.raises(CorruptionError):

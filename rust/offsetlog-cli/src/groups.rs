@@ -53,6 +53,8 @@ struct OffsetLine<'a> {
     time_lag_ms: Option<i64>,
     commit_timestamp: i64,
     metadata: &'a str,
+    topic_id: Option<String>,
+    is_of_another_topic: bool,
 }
 
 #[derive(Serialize)]
@@ -271,6 +273,10 @@ fn line_of(group: &Group, now: i64) -> GroupLine<'_> {
         time_lag_ms: each.first_unread.age_ms(now),
         commit_timestamp: each.commit_timestamp,
         metadata: &each.metadata,
+        topic_id: Some(each.topic_id)
+            .filter(|id| !id.is_zero())
+            .map(|id| id.to_string()),
+        is_of_another_topic: each.is_of_another_topic,
     });
     let share_offsets = group.share_offsets.iter().map(|each| ShareOffsetLine {
         topic: &each.topic,

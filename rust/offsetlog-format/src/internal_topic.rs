@@ -346,6 +346,28 @@ impl<'a> MetadataRecord<'a> {
     }
 }
 
+/// The partition of `__consumer_offsets` in which Kafka stores a group: by Java's hash of its name. 0 if the topic has no partition.
+///
+/// ```
+/// use offsetlog_format::internal_topic::partition_of;
+///
+/// assert_eq!(partition_of("console-consumer", 50), 40);
+/// ```
+#[must_use]
+pub fn partition_of(group: &str, count: usize) -> usize {
+    // Kafka's absolute value: that of the smallest number is 0.
+    let positive = java_hash(group).checked_abs().unwrap_or(0);
+    (positive as usize).checked_rem(count).unwrap_or(0)
+}
+
+/// What Java's `String.hashCode` returns.
+#[must_use]
+pub fn java_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0_i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    })
+}
+
 /// Decodes the value of a control record of the metadata log; `None` for other types of control records.
 ///
 /// A version above those known is read as the newest one, as Kafka does.

@@ -58,7 +58,8 @@ pub fn groups_prometheus(groups: &[Group], now: i64) -> String {
     text.family(
         "kafka_consumergroup_lag_sum",
         "Sum of a group's lags of a topic's partitions",
-        sums(groups, GroupOffset::lag),
+        // An offset behind a log's end makes up for nothing elsewhere.
+        sums(groups, |each| each.lag().map(|lag| lag.max(0))),
     );
     text.family(
         "kafka_consumergroup_lag_seconds",
@@ -204,6 +205,7 @@ mod tests {
 
     fn offset(topic: &str, partition: i32, end: Option<i64>, first: FirstUnread) -> GroupOffset {
         GroupOffset {
+            is_of_another_topic: false,
             topic: topic.to_owned(),
             partition,
             offset: 5,

@@ -111,6 +111,12 @@ fn refused_offset(each: &GroupOffset) -> Option<String> {
     if each.topic.contains('\n') {
         return Some("the topic's name has a line feed, at which Kafka splits the file".to_owned());
     }
+    if each.is_of_another_topic {
+        return Some(format!(
+            "committed for an earlier topic of this name, with the topic id {}",
+            each.topic_id
+        ));
+    }
     if each.partition < 0 || each.offset < 0 {
         return Some(format!(
             "partition {}, offset {}: Kafka refuses a file with a negative number",
@@ -146,6 +152,7 @@ mod tests {
         let offsets = offsets
             .iter()
             .map(|(topic, partition, offset)| GroupOffset {
+                is_of_another_topic: false,
                 topic: (*topic).to_owned(),
                 partition: *partition,
                 offset: *offset,

@@ -96,6 +96,10 @@ fn offset_row(committed: GroupOffset) -> rows::GroupOffset {
         metadata: committed.metadata,
         commit_timestamp: committed.commit_timestamp,
         log_end_offset: committed.log_end_offset,
+        topic_id: Some(committed.topic_id)
+            .filter(|id| !id.is_zero())
+            .map(|id| id.to_string()),
+        is_of_another_topic: committed.is_of_another_topic,
     }
 }
 

@@ -399,6 +399,8 @@ named_rows! {
             log_end_offset: Option<i64>,
             lag: Option<i64>,
             first_unread_timestamp: Option<i64>,
+            topic_id: Option<String>,
+            is_of_another_topic: bool,
         }
         ShareGroupOffset {
             topic: String,

@@ -14,6 +14,7 @@ mod routing;
 mod strays;
 mod topics;
 mod transactions;
+mod whole_logs;
 mod writer;
 
 use crate::checkpoints::Checkpoints;

@@ -8,6 +8,7 @@ mod replay;
 use super::TopicId;
 use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
+use offsetlog::format::internal_topic::partition_of;
 use offsetlog::format::name::{META_PROPERTIES, TOPIC_MAXIMUM_CHARACTERS};
 use offsetlog::{
     AppendOptions, BatchBuilder, Error, ErrorKind, LimitName, LogConfig, LogDir, LogDirOptions,
@@ -576,21 +577,6 @@ pub fn maintain(log_dir: &LogDir) -> Result<()> {
     })?;
     let failed = report.failed.into_iter().next();
     failed.map_or(Ok(()), |(_, error)| Err(error))
-}
-
-/// The partition of `__consumer_offsets` in which Kafka stores a group: by Java's hash of its name.
-#[must_use]
-pub fn partition_of(group: &str, count: usize) -> usize {
-    // Kafka's absolute value: that of the smallest number is 0.
-    let positive = java_hash(group).checked_abs().unwrap_or(0);
-    (positive as usize).checked_rem(count).unwrap_or(0)
-}
-
-/// What Java's `String.hashCode` returns.
-pub(super) fn java_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0_i32, |hash, unit| {
-        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
-    })
 }
 
 /// The path with links resolved; it need not exist yet.

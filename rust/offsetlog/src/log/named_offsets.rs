@@ -169,6 +169,23 @@ impl Log {
         self.look(|view| Ok(view.high_watermark))
     }
 
+    /// The log end offset and the checkpointed high watermark, if that is beyond the end: replicated, acknowledged records are missing.
+    /// `None` while a broker or writer holds the log: its checkpoint is older or newer than the segments.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub(crate) fn missing_end(&self) -> Result<Option<(i64, i64)>> {
+        if self.has_running_owner() || self.told().is_some() {
+            return Ok(None);
+        }
+        let line = match self.checkpointed_high_watermark() {
+            Err(error) if error.is_corruption() => None,
+            line => line?,
+        };
+        let end = self.log_end_offset()?;
+        Ok(line.filter(|line| *line > end).map(|line| (end, line)))
+    }
+
     /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the
     /// log end offset. While a broker holds the log dir, not above the high watermark.
     ///

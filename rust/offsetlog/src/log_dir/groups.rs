@@ -4,11 +4,14 @@
 //! transaction counts once the transaction is committed. Of two commits of one key, the one with the later record wins.
 
 mod behind;
+mod earlier_topics;
 mod missing;
+mod one_partition;
 mod replay;
 mod share;
 mod zookeeper;
 
+use super::whole_logs::{check_end, late_start};
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
 use crate::log::MetadataImage;
@@ -128,6 +131,9 @@ pub struct GroupOffset {
     /// Id of the topic that it was committed for, which may be an earlier one of its name; zero if the record does not have it, as
     /// before Kafka 4.1.
     pub topic_id: Uuid,
+    /// The topic that has this name now, in these log dirs or by the metadata in them, has another id: the offset says nothing of its
+    /// records.
+    pub is_of_another_topic: bool,
     /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
     pub log_end_offset: Option<i64>,
     /// The first record that the group has not read.
@@ -230,7 +236,13 @@ impl GroupOffset {
         }
     }
 
-    /// Number of offsets between the committed offset and the log end offset; `None` if the latter is unknown.
+    /// Whether a log of this name is what it was committed for.
+    const fn has_log(&self) -> bool {
+        self.offset >= 0 && !self.is_of_another_topic
+    }
+
+    /// Number of offsets between the committed offset and the log end offset; `None` if the latter is unknown. Negative for an offset
+    /// behind the end, as after records were lost.
     #[must_use]
     pub const fn lag(&self) -> Option<i64> {
         match self.log_end_offset {
@@ -287,7 +299,7 @@ impl LogDir {
     ) -> Result<()> {
         let mut wanted = Wanted::new();
         for group in &*groups {
-            for each in &group.offsets {
+            for each in group.offsets.iter().filter(|each| each.has_log()) {
                 let wanted = wanted.entry(each.topic_partition()).or_default();
                 wanted.insert(each.offset);
             }
@@ -298,7 +310,7 @@ impl LogDir {
         }
         let behind = self.behind(partitions, wanted, steps, warnings, unread)?;
         for group in groups {
-            for each in &mut group.offsets {
+            for each in group.offsets.iter_mut().filter(|each| each.has_log()) {
                 let partition = each.topic_partition();
                 (each.log_end_offset, each.first_unread) = behind.of(&partition, each.offset);
             }
@@ -327,6 +339,7 @@ impl LogDir {
         steps.add(internal.count());
         let mut topics = TopicIds::default();
         let mut found = self.replayed_groups(partitions, &mut topics, steps, warnings, unread)?;
+        warnings.extend(earlier_topics::mark(self, &mut found)?);
         self.replay_share_state(partitions, &mut topics, &mut found, steps, warnings, unread)?;
         self.add_zookeepers_groups(&mut found, warnings)?;
         Ok(found.into_values().collect())
@@ -341,19 +354,35 @@ impl LogDir {
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<BTreeMap<String, Group>> {
-        let mut found: BTreeMap<String, Group> = BTreeMap::new();
+        let mut replays: Vec<(i32, Replay)> = Vec::new();
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
             steps.at(partition)?;
             let mut replay = Replay::default();
             let replayed = self
                 .log(&partition.topic, partition.partition)
-                .and_then(|log| replay.run(&log));
+                .and_then(|log| {
+                    replay.run(&log)?;
+                    check_end(&log)?;
+                    warnings.extend(late_start(&log)?);
+                    // Of a running broker they are a moment old.
+                    if !log.has_running_owner() {
+                        warnings.extend(replay.undecided(&partition.to_string()));
+                    }
+                    Ok(())
+                });
             if let Err(error) = replayed {
                 pass_over(error, partition, unread)?;
                 continue;
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
             warnings.extend(replay.odd_assignments(&partition.to_string()));
+            replays.push((partition.partition, replay));
+        }
+        warnings.extend(one_partition::settle(&mut replays, || {
+            missing::known_count(self)
+        }));
+        let mut found: BTreeMap<String, Group> = BTreeMap::new();
+        for (_, replay) in replays {
             for (name, replayed) in replay.groups {
                 let state = replayed.state();
                 let mut group = replayed.group;
@@ -404,7 +433,12 @@ impl LogDir {
             let mut replay = ShareReplay::default();
             let replayed = self
                 .log(&partition.topic, partition.partition)
-                .and_then(|log| replay.run(&log));
+                .and_then(|log| {
+                    replay.run(&log)?;
+                    check_end(&log)?;
+                    warnings.extend(late_start(&log)?);
+                    Ok(())
+                });
             if let Err(error) = replayed {
                 pass_over(error, partition, unread)?;
                 continue;

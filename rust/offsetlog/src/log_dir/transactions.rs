@@ -1,5 +1,6 @@
 //! Reads transactional ids from `__transaction_state` (FORMAT.md «Internal topics»). The last record of each id counts.
 
+use super::whole_logs::{check_end, late_start};
 use super::{LogDir, Unread, pass_over};
 use crate::error::Result;
 use crate::log::Log;
@@ -112,9 +113,12 @@ impl LogDir {
         let partitions = self.partitions();
         for place in partitions.iter().filter(|place| place.topic == TOPIC) {
             let mut left_out = LeftOut::default();
-            let replayed = self
-                .log(&place.topic, place.partition)
-                .and_then(|log| replay(&log, place.partition, &mut left_out));
+            let replayed = self.log(&place.topic, place.partition).and_then(|log| {
+                let found = replay(&log, place.partition, &mut left_out)?;
+                check_end(&log)?;
+                warnings.extend(late_start(&log)?);
+                Ok(found)
+            });
             match replayed {
                 Ok(transactions) => found.extend(transactions.into_values()),
                 Err(error) => pass_over(error, place, &mut unread)?,

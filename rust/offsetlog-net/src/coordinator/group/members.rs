@@ -1,10 +1,10 @@
 //! Who is in a group: adding, changing, replacing and removing members, and which protocols they agree on.
 
-use super::super::committed_offsets::java_hash;
 use super::super::error::Code;
 use super::super::shared::Shared;
 use super::super::ticket::{Joined, JoinedMember, Synced};
 use super::{Group, GroupState, JoinRequest, Member, Protocol};
+use offsetlog::format::internal_topic::java_hash;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Group {

@@ -1,7 +1,7 @@
 //! Who coordinates the groups of the model's cluster.
 
-use crate::coordinator::committed_offsets::partition_of;
 use crate::mirror::core::Node;
+use offsetlog::format::internal_topic::partition_of;
 use offsetlog::format::message::Struct;
 use std::collections::BTreeSet;
 

@@ -52,6 +52,15 @@ impl LogDir {
                 Ok(end) => Some(end),
                 Err(error) => pass_over(error, &partition, unread).map(|()| None)?,
             };
+            if end.is_some()
+                && let Some((end, high_watermark)) = log.missing_end()?
+            {
+                warnings.push(format!(
+                    "{partition}: it ends at offset {end}, and the high watermark of its log dir is {high_watermark}: records are missing, so \
+                     no lag is known"
+                ));
+                continue;
+            }
             let mut first = HashMap::new();
             for offset in offsets {
                 let unread = first_unread(&log, &partition, offset, end, warnings)?;

@@ -8,6 +8,13 @@ use std::collections::BTreeSet;
 /// Partitions that a warning names.
 const NAMED_MAX: usize = 5;
 
+/// How many partitions `__consumer_offsets` has, if the cluster's metadata says it.
+pub(super) fn known_count(log_dir: &LogDir) -> Option<usize> {
+    let image = log_dir.metadata().ok().flatten()?;
+    let topic = image.topics.iter().find(|topic| topic.name == TOPIC)?;
+    Some(topic.partitions.len())
+}
+
 /// A warning if partitions are missing. Without metadata nobody knows of those above the greatest number.
 pub(super) fn warnings(log_dir: &LogDir, partitions: &[TopicPartition]) -> Option<String> {
     let here: BTreeSet<i32> = partitions

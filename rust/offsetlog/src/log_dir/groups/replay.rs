@@ -4,10 +4,10 @@ use super::{FirstUnread, Group, GroupMember, GroupOffset, GroupState};
 use crate::error::Result;
 use crate::log::Log;
 use crate::log::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
-use offsetlog_format::Uuid;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord, decode_assignment};
 use offsetlog_format::message::{Struct, Value};
+use offsetlog_format::{Uuid, counted};
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) type OffsetKey = (String, String, i32);
@@ -23,6 +23,29 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// Commits that wait for the end of their transaction, one line a producer: they do not count, although their coordinator may have
+    /// decided to commit.
+    pub(super) fn undecided(&self, partition: &str) -> Vec<String> {
+        let mut waiting: Vec<_> = self.pending.iter().collect();
+        waiting.sort_by_key(|(producer, _)| **producer);
+        let lines = waiting.iter().map(|(producer, commits)| {
+            let mut groups: Vec<&str> = commits.keys().map(|(group, ..)| group.as_str()).collect();
+            groups.dedup();
+            let more = match groups.len() {
+                0 | 1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            format!(
+                "{partition}: {} that group {}{more} committed in a transaction of producer {producer} {} not counted, as the transaction has no \
+                 end there; `offsetlog transactions` shows whether its coordinator decided to commit",
+                counted(commits.len(), "offset"),
+                groups.first().unwrap_or(&""),
+                if commits.len() == 1 { "is" } else { "are" },
+            )
+        });
+        lines.collect()
+    }
+
     /// Members whose assignment is not what a consumer's protocol says, one line a group: a coordinator takes any bytes from the leader
     /// of a group, and they say nothing of what the group committed.
     pub(super) fn odd_assignments(&self, partition: &str) -> impl Iterator<Item = String> {
@@ -313,6 +336,7 @@ fn committed((_, topic, partition): &OffsetKey, value: &Struct<'_>) -> GroupOffs
             .get("topicId")
             .and_then(Value::as_uuid)
             .unwrap_or(Uuid::ZERO),
+        is_of_another_topic: false,
         log_end_offset: None,
         first_unread: FirstUnread::Unknown,
     }

@@ -34,6 +34,7 @@ impl LogDir {
             });
             let members: Vec<_> = members.collect();
             let offsets = group.offsets.into_iter().map(|each| GroupOffset {
+                is_of_another_topic: false,
                 topic: each.topic,
                 partition: each.partition,
                 offset: each.offset,

@@ -1,0 +1,58 @@
+//! A group is stored in one partition of `__consumer_offsets`. If the topic got more partitions, old records of it stay in another one.
+
+use super::TOPIC;
+use super::replay::Replay;
+use offsetlog_format::internal_topic::partition_of;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Removes groups from the partitions in which no coordinator looks for them, if they are in several. `known_count` returns the topic's
+/// number of partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
+pub(super) fn settle(
+    replays: &mut [(i32, Replay)],
+    known_count: impl FnOnce() -> Option<usize>,
+) -> Vec<String> {
+    let mut places: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
+    for (partition, replay) in &*replays {
+        let names = replay.groups.keys();
+        for name in names.chain(replay.offsets.keys().map(|(group, ..)| group)) {
+            match places.get_mut(name) {
+                Some(found) => {
+                    found.insert(*partition);
+                }
+                None => {
+                    places.insert(name.clone(), BTreeSet::from([*partition]));
+                }
+            }
+        }
+    }
+    places.retain(|_, found| found.len() > 1);
+    if places.is_empty() {
+        return Vec::new();
+    }
+    // Without metadata, as many as the greatest number here tells; that names one of the partitions hardly ever if it is wrong.
+    let greatest = replays.iter().map(|(partition, _)| *partition).max();
+    let count = known_count().unwrap_or_else(|| greatest.map_or(0, |number| number as usize + 1));
+    let mut warnings = Vec::new();
+    for (name, found) in places {
+        let own = i32::try_from(partition_of(&name, count)).unwrap_or(-1);
+        for (partition, replay) in &mut *replays {
+            if *partition != own && found.contains(partition) {
+                replay.groups.remove(&name);
+                replay.offsets.retain(|(group, ..), _| *group != name);
+            }
+        }
+        let numbers: Vec<String> = found.iter().map(i32::to_string).collect();
+        let numbers = numbers.join(", ");
+        warnings.push(if found.contains(&own) {
+            format!(
+                "group {name} is in several partitions of {TOPIC} ({numbers}): only partition {own} counts, in which Kafka looks for it"
+            )
+        } else {
+            format!(
+                "group {name} is in several partitions of {TOPIC} ({numbers}) and is not shown: Kafka looks for it in partition {own} of {count}, \
+                 or the cluster's metadata is missing here, which says how many there are"
+            )
+        });
+    }
+    warnings
+}

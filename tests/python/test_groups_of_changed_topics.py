@@ -1,0 +1,207 @@
+"""``groups`` where ``__consumer_offsets`` lost something or got more partitions, where a topic was made anew, and where a transaction has
+no end: an old offset is never given for the newest one.
+
+Keys and values are FORMAT.md's; which partition a group is in is Java's hash of its name, as Kafka's ``partitionFor`` has it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS
+
+from offsetlog import LogDir, LogDirError, UnreadPartitionsError
+
+OFFSETS = "__consumer_offsets"
+
+
+def text(value: str) -> bytes:
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def commit(group: str, topic: str, offset: int, partition: int = 0, topic_id: str | None = None) -> tuple[bytes, bytes]:
+    """A commit of version 3, or 4 with a topic id."""
+    key = b"\0\1" + text(group) + text(topic) + partition.to_bytes(4, "big")
+    start = offset.to_bytes(8, "big", signed=True) + (-1).to_bytes(4, "big", signed=True)
+    time = (1_700_000_000_000).to_bytes(8, "big")
+    if topic_id is None:
+        return key, b"\0\3" + start + text("") + time
+    return key, b"\0\4" + start + b"\1" + time + b"\1\0\x10" + base64.urlsafe_b64decode(topic_id + "==")
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offsetlog", "groups", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> list[Path]:
+    return [Path(shutil.copytree(path, tmp_path / path.name)) for path in CLEAN_LOG_DIRS]
+
+
+@pytest.mark.parametrize("left", [1800, 1598, 0])
+def test_a_coordinator_that_lost_its_end_gives_no_older_offsets(disks: list[Path], left: int) -> None:
+    """In the middle of a batch, between two, and all of it: by the checkpoint beside it there was more, and it was acknowledged."""
+    segment = disks[1] / f"{OFFSETS}-1/{0:020}.log"
+    with segment.open("r+b") as file:
+        file.truncate(left)
+    with LogDir.open(disks) as logs, pytest.raises(UnreadPartitionsError, match="high watermark of its log dir is 27") as raised:
+        logs.groups()
+    assert [*raised.value.failed] == [(OFFSETS, 1)]
+    assert [group.group_id for group in raised.value.partial] == ["g-group-2"]
+    for words in ((), ("--reset-csv",), ("--prometheus",), ("--state",)):
+        ran = run(*disks, *words)
+        assert ran.returncode == 2, ran
+        assert "g-group-1" not in ran.stdout
+        assert "salvage" in ran.stderr
+
+
+def test_an_emptied_folder_of_a_coordinator_has_lost_all(disks: list[Path]) -> None:
+    for path in (disks[1] / f"{OFFSETS}-1").iterdir():
+        path.unlink()
+    ran = run(*disks, CLEAN / "metadata-dir")
+    assert ran.returncode == 2
+    assert f"{OFFSETS}-1: it ends at offset 0" in ran.stderr
+
+
+def test_where_a_log_lost_its_end_no_lag_is_known(disks: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """It would be too small, or negative."""
+    place = next(path / "g-plain-0" for path in disks if (path / "g-plain-0").is_dir())
+    last = max(place.glob("*.log"))
+    for path in place.glob(f"{last.stem}.*"):
+        path.unlink()
+    with LogDir.open(disks) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        (offset,) = (
+            each for group in logs.groups() if group.group_id == "g-group-1" for each in group.offsets if each[:2] == ("g-plain", 0)
+        )
+    assert (offset.offset, offset.log_end_offset, offset.lag, offset.first_unread_timestamp) == (18, None, None, None)
+    assert "g-plain-0: it ends at offset" in caplog.text
+
+
+def test_a_coordinator_whose_first_segment_is_missing_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS, config={"cleanup.policy": "compact"})
+        log = logs.log(OFFSETS, 0)
+        log.append_records([commit("first", "orders", 1)])
+        log.roll()
+        log.append_records([commit("second", "orders", 2)])
+    for path in (tmp_path / f"{OFFSETS}-0").glob(f"{0:020}.*"):
+        path.unlink()
+    with LogDir.open(tmp_path) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        assert [group.group_id for group in logs.groups()] == ["second"]
+    assert f"{OFFSETS}-0: it begins at offset 1: what is before was deleted, or a segment is missing, and is not shown" in caplog.text
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_group_in_two_partitions_is_what_its_own_partition_says(
+    tmp_path: Path, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic got more partitions: Kafka looks for ``billing`` in partition 1 of 2 (Java's hash of it is -109829509), 1 of 3."""
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS, count)
+        logs.create_topic("orders", 2)
+        logs.log(OFFSETS, 1).append_records([commit("billing", "orders", 90)])
+        logs.log(OFFSETS, 0).append_records(
+            [commit("billing", "orders", 10), commit("billing", "orders", 7, 1), commit("alone", "orders", 3)]
+        )
+    with LogDir.open(tmp_path) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        found = {(group.group_id, each.partition): each.offset for group in logs.groups() for each in group.offsets}
+    assert found == {("billing", 0): 90, ("alone", 0): 3}
+    assert f"group billing is in several partitions of {OFFSETS} (0, 1): only partition 1 counts" in caplog.text
+    ran = run(tmp_path, "-g", "billing", "--reset-csv")
+    assert (ran.returncode, ran.stdout) == (0, "orders,0,90\n")
+
+
+def test_a_group_whose_partition_is_away_is_not_guessed(tmp_path: Path) -> None:
+    """Of 50 partitions, of which two are here, neither is the one in which Kafka looks for it."""
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS, 50)
+        for number, offset in ((3, 10), (4, 20)):
+            logs.log(OFFSETS, number).append_records([commit("billing", "orders", offset)])
+    ran = run(tmp_path, "--reset-csv")
+    assert ran.stdout == ""
+    assert "group billing is in several partitions of __consumer_offsets (3, 4) and is not shown" in ran.stderr
+
+
+def test_offsets_of_an_earlier_topic_of_the_name_are_not_the_new_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS)
+        logs.create_topic("orders")
+        logs.create_topic("kept")
+        earlier, kept = (logs.log(topic, 0).topic_id for topic in ("orders", "kept"))
+        logs.delete_topic("orders")
+        logs.create_topic("orders")
+        for topic in ("orders", "kept"):
+            logs.log(topic, 0).append_records([(None, b"new")] * 450)
+        now = logs.log("orders", 0).topic_id
+        records = [commit("billing", "orders", 400, topic_id=str(earlier)), commit("billing", "kept", 400, topic_id=str(kept))]
+        logs.log(OFFSETS, 0).append_records(records)
+    with LogDir.open(tmp_path) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        (group,) = logs.groups()
+        found = {each.topic: (each.offset, each.lag, each.topic_id, each.is_of_another_topic) for each in group.offsets}
+        assert found == {"kept": (400, 50, kept, False), "orders": (400, None, earlier, True)}
+        assert str(earlier) in caplog.text
+        assert str(now) in caplog.text
+        file = logs.groups_reset_csv()
+        assert file.csv == "kept,0,400\n"
+        assert [(group, topic) for group, topic, _ in file.refused] == [("billing", "orders")]
+    ran = run(tmp_path, "--reset-csv")
+    assert (ran.returncode, ran.stdout) == (2, "kept,0,400\n")
+    assert "earlier topic of this name" in ran.stderr
+    (line,) = map(json.loads, run(tmp_path, "--json").stdout.splitlines())
+    assert {each["topic"]: each["topic_id"] for each in line["offsets"]} == {"kept": kept, "orders": earlier}
+
+
+def test_commits_that_wait_for_their_transaction_are_told(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS)
+        log = logs.log(OFFSETS, 0)
+        log.append_records([commit("billing", "orders", 10)])
+        log.append_records(
+            [commit("billing", "orders", 90), commit("billing", "orders", 5, 1)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    ran = run(tmp_path, "--reset-csv")
+    assert (ran.returncode, ran.stdout) == (0, "orders,0,10\n")
+    assert "2 offsets that group billing committed in a transaction of producer 7 are not counted" in ran.stderr
+    assert "offsetlog transactions" in ran.stderr
+
+
+def test_a_lag_below_zero_makes_up_for_no_other(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS)
+        logs.create_topic("orders", 2)
+        for number in range(2):
+            logs.log("orders", number).append_records([(None, b"v")] * 100)
+        logs.log(OFFSETS, 0).append_records(
+            [commit("billing", "orders", 160), commit("billing", "orders", 40, 1), commit("b", "orders", -1)]
+        )
+    with LogDir.open(tmp_path) as logs:
+        other, group = logs.groups()
+        assert ([each.lag for each in group.offsets], group.lag) == ([-60, 60], 60)
+        assert [each.lag for each in other.offsets] == [None]
+        assert 'kafka_consumergroup_lag_sum{consumergroup="billing",topic="orders"} 60' in logs.groups_prometheus()
+
+
+def test_transactions_that_lost_their_end_end_nothing(tmp_path: Path) -> None:
+    """An older record of a coordinator says «ongoing» where a later one said that it commits."""
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic("__transaction_state")
+        log = logs.log("__transaction_state", 0)
+        for _ in range(2):
+            log.append_records([(b"\0\0" + text("tx"), None)])
+    segment = tmp_path / f"__transaction_state-0/{0:020}.log"
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size // 2)
+    with LogDir.open(tmp_path) as logs, pytest.raises(LogDirError, match="it ends at offset 1"):
+        logs.transactions()
