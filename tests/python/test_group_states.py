@@ -6,6 +6,7 @@ import base64
 import json
 import logging
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -216,6 +217,24 @@ def test_a_share_group_without_its_coordinators_records(place: Path) -> None:
     append(place, SHARE, snapshot(UNKNOWN, 0, 2))
     (group,) = groups(place)
     assert (group.group_id, group.kind, group.state, len(group.share_offsets)) == ("s", "share", "Empty", 1)
+
+
+def test_partitions_of_the_state_that_are_missing_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As those of the other topic: each holds a part of what share groups have read."""
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS)
+        logs.create_topic(SHARE, partitions=4)
+    append(tmp_path, SHARE, snapshot(UNKNOWN, 0, 2))
+    hidden = "where share groups read is not shown as far as it is in"
+    for missing, said in (
+        (1, f"1 partition of {SHARE} is not here (1), and {hidden} it"),
+        (2, f"2 partitions of {SHARE} are not here (1, 2), and {hidden} them"),
+    ):
+        shutil.rmtree(tmp_path / f"{SHARE}-{missing}")
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "offsetlog"):
+            assert [group.group_id for group in groups(tmp_path)] == ["s"]
+        assert [record.getMessage() for record in caplog.records] == [said]
 
 
 def test_damage_in_one_topic_hides_nothing_of_the_other(place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,17 @@ from pathlib import Path
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA
 
-from offsetlog import CorruptionError, Group, GroupMember, GroupOffset, Log, LogDir, OffsetLogError, UnsupportedVersionError
+from offsetlog import (
+    CorruptionError,
+    Group,
+    GroupMember,
+    GroupOffset,
+    Log,
+    LogDir,
+    OffsetLogError,
+    UnreadPartitionsError,
+    UnsupportedVersionError,
+)
 
 OFFSETS = "__consumer_offsets"
 METADATA = CLEAN / "metadata-dir"
@@ -85,6 +96,25 @@ def test_partitions_that_are_missing_are_told(places: tuple[Path, ...], missing:
     with caplog.at_level(logging.WARNING, "offsetlog"), LogDir.open(places) as logs:
         logs.groups()
     assert [record.getMessage() for record in caplog.records] == ([] if missing is None else [missing])
+
+
+@pytest.mark.parametrize("asked", [[], ["--members"], ["--prometheus"]])
+def test_metadata_that_cannot_be_read_is_told(tmp_path: Path, asked: list[str]) -> None:
+    """Once, and beside the groups: without it nobody knows of the partition that is missing."""
+    logs = [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in (CLEAN_LOG_DIRS[0], METADATA)]
+    path = logs[1] / "__cluster_metadata-0" / f"{0:020}.log"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-500] + bytes([sound[-500] ^ 0xFF]) + sound[-499:])
+    for place in METADATA.glob("__cluster_metadata-0/*.snapshot"):
+        (logs[1] / "__cluster_metadata-0" / place.name).unlink()
+    with LogDir.open(logs) as log_dir, pytest.raises(UnreadPartitionsError) as caught:
+        log_dir.groups()
+    assert [group.group_id for group in caught.value.partial] == ["g-group-2"]
+    assert [(partition.topic, partition.partition) for partition in caught.value.failed] == [("__cluster_metadata", 0)]
+    printed = run(*map(str, logs), *asked)
+    assert printed.returncode == 2
+    assert "g-group-2" in printed.stdout or asked == ["--members"]
+    assert printed.stderr.count("offsetlog: __cluster_metadata-0: ") == len(printed.stderr.splitlines()) == 1
 
 
 def test_groups_of_a_real_broker() -> None:

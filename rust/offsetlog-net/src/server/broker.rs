@@ -13,6 +13,7 @@ use super::reply::{closed, reply, reply_in};
 use crate::step::{Changes, Peer, Service, Step};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
+use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, RequestHeader, announced, api, apis};
 use offsetlog::{Error, Group, GroupsOptions, LogDir, Result};
@@ -119,7 +120,11 @@ impl Broker {
         }
         let (groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
         warnings.extend(of_groups);
-        warnings.extend(unread.iter().map(|unread| {
+        // That the metadata cannot be read, the cluster tells.
+        let hidden = unread
+            .iter()
+            .filter(|unread| unread.partition.topic != METADATA_TOPIC);
+        warnings.extend(hidden.map(|unread| {
             format!(
                 "committed offsets are missing: {} cannot be read: {}",
                 unread.partition, unread.error

@@ -258,7 +258,8 @@ impl LogDir {
     /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
     /// lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
-    /// `__consumer_offsets` that are not here, as far as other partitions or the cluster's metadata show it.
+    /// `__consumer_offsets` and `__share_group_state` that are not here, as far as other partitions or the cluster's metadata show it.
+    /// Metadata that cannot be read is among what could not be read.
     ///
     /// A share group also has its start offsets, out of `__share_group_state`. Groups of old consumers are those of ZooKeeper's data, if
     /// that is among the paths.
@@ -331,15 +332,16 @@ impl LogDir {
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<Vec<Group>> {
-        warnings.extend(missing::warnings(self, partitions));
+        let metadata = self.metadata_or_unread(unread)?;
+        warnings.extend(missing::warnings(&metadata, partitions));
         let internal = [TOPIC, share::TOPIC];
         let internal = partitions
             .iter()
             .filter(|found| internal.contains(&found.topic.as_str()));
         steps.add(internal.count());
-        let mut topics = TopicIds::default();
+        let mut topics = TopicIds::beside(metadata);
         let mut found = self.replayed_groups(partitions, &mut topics, steps, warnings, unread)?;
-        warnings.extend(earlier_topics::mark(self, &mut found)?);
+        warnings.extend(earlier_topics::mark(self, &topics.metadata, &mut found)?);
         self.replay_share_state(partitions, &mut topics, &mut found, steps, warnings, unread)?;
         self.add_zookeepers_groups(&mut found, warnings)?;
         Ok(found.into_values().collect())
@@ -379,7 +381,7 @@ impl LogDir {
             replays.push((partition.partition, replay));
         }
         warnings.extend(one_partition::settle(&mut replays, || {
-            missing::known_count(self)
+            missing::known_count(&topics.metadata)
         }));
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for (_, replay) in replays {
@@ -462,9 +464,25 @@ impl LogDir {
         Ok(())
     }
 
+    /// The cluster's metadata, empty if there is none or it cannot be read: groups are read without it.
+    fn metadata_or_unread(&self, unread: &mut Vec<Unread>) -> Result<MetadataImage> {
+        match self.metadata() {
+            Ok(metadata) => Ok(metadata.unwrap_or_default()),
+            Err(error) => {
+                let partition = TopicPartition {
+                    topic: METADATA_TOPIC.to_owned(),
+                    partition: 0,
+                };
+                pass_over(error, &partition, unread)?;
+                Ok(MetadataImage::default())
+            }
+        }
+    }
+
     fn topics_by_id(
         &self,
         partitions: &[TopicPartition],
+        metadata: MetadataImage,
         unread: &mut Vec<Unread>,
     ) -> Result<HashMap<String, String>> {
         let mut ids = HashMap::new();
@@ -484,17 +502,6 @@ impl LogDir {
                 Err(error) => pass_over(error, found, unread)?,
             }
         }
-        let metadata = match self.metadata() {
-            Ok(metadata) => metadata.unwrap_or_default(),
-            Err(error) => {
-                let partition = TopicPartition {
-                    topic: METADATA_TOPIC.to_owned(),
-                    partition: 0,
-                };
-                pass_over(error, &partition, unread)?;
-                MetadataImage::default()
-            }
-        };
         let topics = metadata.topics.into_iter();
         for topic in topics.filter(|topic| !topic.topic_id.is_zero()) {
             ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
@@ -503,15 +510,23 @@ impl LogDir {
     }
 }
 
-/// Names of topics by id. Nothing is read before a name is asked for.
+/// Names of topics by id. No directory is looked at before a name is asked for.
 #[derive(Default)]
 struct TopicIds {
+    metadata: MetadataImage,
     here: Option<HashMap<String, String>>,
     /// Names that share groups stored beside ids.
     told: HashMap<String, String>,
 }
 
 impl TopicIds {
+    fn beside(metadata: MetadataImage) -> Self {
+        Self {
+            metadata,
+            ..Self::default()
+        }
+    }
+
     /// The topic's name, from the log dirs, metadata in them or a share group's records; else the id.
     fn name(
         &mut self,
@@ -520,9 +535,12 @@ impl TopicIds {
         unread: &mut Vec<Unread>,
         id: String,
     ) -> Result<String> {
-        let here = match &self.here {
-            Some(here) => here,
-            None => self.here.insert(log_dir.topics_by_id(partitions, unread)?),
+        let here = if let Some(here) = &self.here {
+            here
+        } else {
+            let metadata = std::mem::take(&mut self.metadata);
+            let read = log_dir.topics_by_id(partitions, metadata, unread)?;
+            self.here.insert(read)
         };
         let name = here.get(&id).or_else(|| self.told.get(&id));
         Ok(name.cloned().unwrap_or(id))

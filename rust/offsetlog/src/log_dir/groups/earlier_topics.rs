@@ -2,7 +2,7 @@
 
 use super::{Group, GroupOffset};
 use crate::error::Result;
-use crate::log::id_in;
+use crate::log::{MetadataImage, id_in};
 use crate::log_dir::{LogDir, TopicPartition};
 use offsetlog_format::Uuid;
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 /// `Interrupted`.
 pub(super) fn mark(log_dir: &LogDir, groups: &mut BTreeMap<String, Group>) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
-    let mut ids = Ids::new(log_dir);
+    let mut ids = Ids::new(log_dir, metadata);
     for group in groups.values_mut() {
         let mut told: BTreeMap<String, String> = BTreeMap::new();
         for each in &mut group.offsets {
@@ -42,15 +42,19 @@ pub(super) fn mark(log_dir: &LogDir, groups: &mut BTreeMap<String, Group>) -> Re
 struct Ids<'a> {
     log_dir: &'a LogDir,
     in_directories: HashMap<(String, i32), Vec<Uuid>>,
-    in_metadata: Option<HashMap<String, Uuid>>,
+    in_metadata: HashMap<&'a str, Uuid>,
 }
 
 impl<'a> Ids<'a> {
-    fn new(log_dir: &'a LogDir) -> Self {
+    fn new(log_dir: &'a LogDir, metadata: &'a MetadataImage) -> Self {
+        let topics = metadata.topics.iter();
+        let known = topics.filter(|topic| !topic.topic_id.is_zero());
         Self {
             log_dir,
             in_directories: HashMap::new(),
-            in_metadata: None,
+            in_metadata: known
+                .map(|topic| (topic.name.as_str(), topic.topic_id))
+                .collect(),
         }
     }
 
@@ -62,14 +66,7 @@ impl<'a> Ids<'a> {
             self.in_directories.insert(key.clone(), found);
         }
         let mut known = self.in_directories.get(&key).cloned().unwrap_or_default();
-        let log_dir = self.log_dir;
-        let in_metadata = self.in_metadata.get_or_insert_with(|| {
-            let image = log_dir.metadata().ok().flatten().unwrap_or_default();
-            let topics = image.topics.into_iter();
-            let known = topics.filter(|topic| !topic.topic_id.is_zero());
-            known.map(|topic| (topic.name, topic.topic_id)).collect()
-        });
-        known.extend(in_metadata.get(&offset.topic));
+        known.extend(self.in_metadata.get(offset.topic.as_str()));
         Ok(known)
     }
 

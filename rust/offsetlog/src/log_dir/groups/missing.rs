@@ -1,7 +1,8 @@
-//! Which partitions of `__consumer_offsets` are not in these log dirs: the groups in them would be missing in silence.
+//! Which partitions of the groups' topics are not in these log dirs: what they have would be missing in silence.
 
-use super::TOPIC;
-use crate::log_dir::{LogDir, TopicPartition};
+use super::{TOPIC, share};
+use crate::log::MetadataImage;
+use crate::log_dir::TopicPartition;
 use offsetlog_format::counted;
 use std::collections::BTreeSet;
 
@@ -9,26 +10,28 @@ use std::collections::BTreeSet;
 const NAMED_MAX: usize = 5;
 
 /// How many partitions `__consumer_offsets` has, if the cluster's metadata says it.
-pub(super) fn known_count(log_dir: &LogDir) -> Option<usize> {
-    let image = log_dir.metadata().ok().flatten()?;
+pub(super) fn known_count(image: &MetadataImage) -> Option<usize> {
     let topic = image.topics.iter().find(|topic| topic.name == TOPIC)?;
     Some(topic.partitions.len())
 }
 
-/// A warning if partitions are missing. Without metadata nobody knows of those above the greatest number.
-pub(super) fn warnings(log_dir: &LogDir, partitions: &[TopicPartition]) -> Option<String> {
+/// A warning for each topic of which partitions are missing. Without metadata nobody knows of those above the greatest number.
+pub(super) fn warnings(image: &MetadataImage, partitions: &[TopicPartition]) -> Vec<String> {
+    [TOPIC, share::TOPIC]
+        .into_iter()
+        .filter_map(|topic| warning(topic, image, partitions))
+        .collect()
+}
+
+fn warning(topic: &str, image: &MetadataImage, partitions: &[TopicPartition]) -> Option<String> {
     let here: BTreeSet<i32> = partitions
         .iter()
-        .filter(|found| found.topic == TOPIC)
+        .filter(|found| found.topic == topic)
         .map(|found| found.partition)
         .collect();
-    // That metadata cannot be read is for others to tell: groups are read without it.
-    let image = log_dir.metadata().ok().flatten();
-    let known = image.iter().flat_map(|image| &image.topics);
-    let mut known = known.filter(|topic| topic.name == TOPIC);
-    let known = known.next().map(|topic| topic.partitions.keys().copied());
+    let known = image.topics.iter().find(|known| known.name == topic);
     let all: BTreeSet<i32> = match known {
-        Some(known) => known.collect(),
+        Some(known) => known.partitions.keys().copied().collect(),
         None => (0..here.last().copied().unwrap_or(0)).collect(),
     };
     let missing: Vec<i32> = all.difference(&here).copied().collect();
@@ -37,12 +40,16 @@ pub(super) fn warnings(log_dir: &LogDir, partitions: &[TopicPartition]) -> Optio
         1 => ("is", "it"),
         _ => ("are", "them"),
     };
+    let hidden = match topic {
+        TOPIC => format!("the groups in {them} are not shown"),
+        _ => format!("where share groups read is not shown as far as it is in {them}"),
+    };
     let mut named: Vec<String> = missing.iter().take(NAMED_MAX).map(i32::to_string).collect();
     if missing.len() > NAMED_MAX {
         named.push("...".to_owned());
     }
     Some(format!(
-        "{} of {TOPIC} {are} not here ({}), and the groups in {them} are not shown",
+        "{} of {topic} {are} not here ({}), and {hidden}",
         counted(missing.len(), "partition"),
         named.join(", ")
     ))
