@@ -52,7 +52,7 @@ class GroupMember(NamedTuple):
     """The address that it came from."""
     assignment: tuple[tuple[str, tuple[int, ...]], ...]
     """The partitions that it was given, by topic. A topic of which only the id is known, neither here nor in metadata here, has
-    that for a name."""
+    that for a name, and so has one that was deleted and whose name another topic has."""
 
 
 class GroupOffset(NamedTuple):
@@ -99,7 +99,7 @@ class ShareGroupOffset(NamedTuple):
     """Where a share group begins to read a partition, from ``__share_group_state``."""
 
     topic: str
-    """Name of the topic; its id where nothing here has the name."""
+    """Name of the topic; its id where nothing here has the name, or only the group's records have it, and for two topics."""
     partition: int
     """Number of the partition."""
     start_offset: int | None

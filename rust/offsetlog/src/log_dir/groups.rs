@@ -21,7 +21,7 @@ use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
 use share::ShareReplay;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// The topic in which Kafka stores its groups.
@@ -108,8 +108,8 @@ pub struct GroupMember {
     pub client_id: String,
     /// The address of its client.
     pub client_host: String,
-    /// Its assigned partitions, by topic. If only a topic's id is known, from neither these log dirs nor metadata in them, the
-    /// id is used as the name.
+    /// Its assigned partitions, by topic. If only a topic's id is known, from neither these log dirs nor metadata in them, or another
+    /// topic has its name now, the id is used as the name.
     pub assignment: Vec<(String, Vec<i32>)>,
 }
 
@@ -143,8 +143,8 @@ pub struct GroupOffset {
 /// Where a share group begins to read a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareGroupOffset {
-    /// The topic. If only its id is known, from neither these log dirs nor metadata in them nor the group's records, the id is used as
-    /// the name.
+    /// The topic. If only its id is known, from neither these log dirs nor metadata in them nor the group's records, or these have two
+    /// topics of the name, the id is used as the name.
     pub topic: String,
     /// The partition.
     pub partition: i32,
@@ -261,7 +261,8 @@ impl LogDir {
     /// `__consumer_offsets` and `__share_group_state` that are not here, as far as other partitions or the cluster's metadata show it.
     /// Metadata that cannot be read is among what could not be read.
     ///
-    /// A share group also has its start offsets, out of `__share_group_state`. Groups of old consumers are those of ZooKeeper's data, if
+    /// A share group also has its start offsets, out of `__share_group_state`. Where it began to read a topic that was deleted is left out
+    /// with a warning if another topic has the name now. Groups of old consumers are those of ZooKeeper's data, if
     /// that is among the paths.
     ///
     /// Cost: reads both topics completely and keeps one value per key in memory. Opens each partition with a committed
@@ -430,6 +431,7 @@ impl LogDir {
         let of_topic = partitions
             .iter()
             .filter(|found| found.topic == share::TOPIC);
+        let mut left_out = BTreeSet::new();
         for partition in of_topic {
             steps.at(partition)?;
             let mut replay = ShareReplay::default();
@@ -447,7 +449,14 @@ impl LogDir {
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
             for ((name, id, _), mut offset) in replay.offsets {
-                offset.topic = topics.name(self, partitions, unread, id)?;
+                match topics.look_up(self, partitions, unread, &id)? {
+                    Named::As(topic) => offset.topic = topic,
+                    Named::Unknown => {}
+                    Named::Before(topic) => {
+                        left_out.insert((name, topic, id));
+                        continue;
+                    }
+                }
                 let group = found.entry(name.clone()).or_insert_with(|| Group {
                     group_id: name,
                     kind: "share",
@@ -456,6 +465,11 @@ impl LogDir {
                 group.share_offsets.push(offset);
             }
         }
+        warnings.extend(left_out.into_iter().map(|(group, topic, id)| {
+            format!(
+                "left out: where share group {group:?} read topic {topic:?} with the id {id}; the topic of this name has another id now"
+            )
+        }));
         for group in found.values_mut() {
             group
                 .share_offsets
@@ -519,6 +533,14 @@ struct TopicIds {
     told: HashMap<String, String>,
 }
 
+/// What is known of the name of a topic with an id.
+enum Named {
+    As(String),
+    /// Only a share group's records know the name, and the topic that has it here has another id.
+    Before(String),
+    Unknown,
+}
+
 impl TopicIds {
     fn beside(metadata: MetadataImage) -> Self {
         Self {
@@ -535,6 +557,19 @@ impl TopicIds {
         unread: &mut Vec<Unread>,
         id: String,
     ) -> Result<String> {
+        match self.look_up(log_dir, partitions, unread, &id)? {
+            Named::As(name) => Ok(name),
+            Named::Before(_) | Named::Unknown => Ok(id),
+        }
+    }
+
+    fn look_up(
+        &mut self,
+        log_dir: &LogDir,
+        partitions: &[TopicPartition],
+        unread: &mut Vec<Unread>,
+        id: &str,
+    ) -> Result<Named> {
         let here = if let Some(here) = &self.here {
             here
         } else {
@@ -542,7 +577,20 @@ impl TopicIds {
             let read = log_dir.topics_by_id(partitions, metadata, unread)?;
             self.here.insert(read)
         };
-        let name = here.get(&id).or_else(|| self.told.get(&id));
-        Ok(name.cloned().unwrap_or(id))
+        if let Some(name) = here.get(id) {
+            return Ok(Named::As(name.clone()));
+        }
+        let Some(told) = self.told.get(id) else {
+            return Ok(Named::Unknown);
+        };
+        if here.values().any(|name| name == told) {
+            return Ok(Named::Before(told.clone()));
+        }
+        // Of two topics that had the name one after the other, nobody knows here which one has it.
+        let alike = self.told.values().filter(|name| *name == told);
+        Ok(match alike.count() {
+            1 => Named::As(told.clone()),
+            _ => Named::Unknown,
+        })
     }
 }
