@@ -8,12 +8,13 @@ How far each partition was exported stands in the table itself. docs/pipelines.m
 from __future__ import annotations
 
 import argparse
+import base64
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from offsetlog import LogDir, Scan, Split
+from offsetlog import Log, LogDir, Scan, Split
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers", "leaderEpoch")
 COMMIT_BYTES = 1 << 30
@@ -25,6 +26,15 @@ def exported(table: DeltaTable | None, topic: str, partition: int) -> int:
     return (table.transaction_version(f"offsetlog {topic}-{partition}") if table is not None else None) or 0
 
 
+def id_mark(log: Log) -> Transaction | None:
+    """Return which topic of the name this is, its id's first 63 bits as the version; ``None`` without an id, as before Kafka 2.8."""
+    topic_id = log.topic_id
+    if topic_id is None:
+        return None
+    bits = int.from_bytes(base64.urlsafe_b64decode(topic_id + "==")[:8], "big") >> 1
+    return Transaction(f"offsetlog {log.topic}-{log.partition} topic id", bits)
+
+
 def append(table: DeltaTable | None, into: str | Path, splits: Sequence[Split]) -> None:
     """Append the committed records of these ranges and how far they go, in one commit or not at all.
 
@@ -32,6 +42,9 @@ def append(table: DeltaTable | None, into: str | Path, splits: Sequence[Split]) 
     """
     ends = {(split.topic, split.partition): split.stop for split in splits}
     progress = [Transaction(f"offsetlog {topic}-{partition}", end) for (topic, partition), end in ends.items()]
+    for path in {split.path for split in splits}:
+        with Log.open(path) as log:
+            progress += [mark for mark in [id_mark(log)] if mark is not None]
     write_deltalake(
         into if table is None else table,
         Scan.over(splits, isolation_level="read_committed", columns=COLUMNS),
@@ -47,16 +60,20 @@ def new_ranges(table: DeltaTable | None, log_dirs: Sequence[str | Path], topics:
     Raises
     ------
     ValueError
-        A log ends below what was exported of it: it was cut, or the topic was made anew.
+        A log ends below what was exported of it: it was cut. Or the topic was deleted and made anew, and the table holds the old one.
     """
     with LogDir.open(log_dirs) as logs:
         for topic in topics:
             for partition in logs.topics()[topic]:
                 log = logs.log(topic, partition)
                 first, start, stop = log.log_start_offset, exported(table, topic, partition), log.last_stable_offset
+                mark = id_mark(log)
+                known = table.transaction_version(mark.app_id) if table is not None and mark is not None else None
+                if known is not None and known != mark.version:
+                    raise ValueError(f"{topic}-{partition} is of a topic that was made anew, the table holds the one before")
                 if start > log.log_end_offset:
                     raise ValueError(f"{topic}-{partition} ends at {log.log_end_offset}, it was exported up to {start}")
-                if 0 < start < first:
+                if start < first:
                     print(f"{topic}-{partition}: offsets {start} to {first - 1} were deleted before they were exported")
                 if (start := max(start, first)) < stop:
                     yield from log.splits(start, stop, max_bytes=COMMIT_BYTES)

@@ -83,6 +83,58 @@ def test_each_run_appends_what_is_new(script: ModuleType, tmp_path: Path, capsys
     assert [(row.offset, row.value) for row in held(into)["g-plain", 1][207:]] == [(208, b"kept")]
 
 
+def test_a_topic_that_was_made_anew_is_refused(script: ModuleType, tmp_path: Path) -> None:
+    """Also where the new one is longer than the old one was: its first records would be missing."""
+    logs, into = tmp_path / "logs", tmp_path / "table"
+    for count in (3, 5):
+        with LogDir.open(logs, "a") as log_dir:
+            if count == 5:
+                log_dir.delete_topic("t")
+            log_dir.create_topic("t")
+            log_dir.log("t", 0).append_records([b"%d" % count] * count)
+        if count == 3:
+            script.export([logs], ["t"], into)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="t-0 is of a topic that was made anew, the table holds the one before"):
+            script.export([logs], ["t"], into)
+        assert [row.value for row in held(into)["t", 0]] == [b"3"] * 3
+
+
+def test_a_topic_without_an_id_gets_one(script: ModuleType, tmp_path: Path) -> None:
+    """As under a broker since Kafka 2.8: it is the same topic, and known by its id from then on."""
+    (golden,) = named("g-plain-0")
+    golden.copy(tmp_path / "logs")
+    about, into = tmp_path / "logs" / "g-plain-0" / "partition.metadata", tmp_path / "table"
+    stored = about.read_bytes()
+    about.unlink()
+    script.export([tmp_path / "logs"], ["g-plain"], into)
+    about.write_bytes(stored)
+    for number in range(2):
+        with LogDir.open(tmp_path / "logs", "a") as logs:
+            logs.append("g-plain", b"%d" % number, partition=0)
+        assert len(script.export([tmp_path / "logs"], ["g-plain"], into)) == 1
+    about.write_bytes(stored.replace(b"topic_id: p", b"topic_id: q"))
+    with pytest.raises(ValueError, match="made anew"):
+        script.export([tmp_path / "logs"], ["g-plain"], into)
+
+
+def test_records_that_were_deleted_before_the_first_export_are_told(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, into = tmp_path / "logs", tmp_path / "table"
+    with LogDir.open(logs, "a") as log_dir:
+        log_dir.create_topic("t", partitions=2)
+        log_dir.append("t", b"x", partition=0)
+    script.export([logs], ["t"], into)
+    assert "deleted" not in capsys.readouterr().out
+    with LogDir.open(logs, "a") as log_dir:
+        log_dir.log("t", 1).append_records([b"%d" % number for number in range(10)])
+        log_dir.log("t", 1).delete_records_before(6)
+    script.export([logs], ["t"], into)
+    assert capsys.readouterr().out == "t-1: offsets 0 to 5 were deleted before they were exported\n"
+    assert [row.offset for row in held(into)["t", 1]] == [6, 7, 8, 9]
+
+
 def test_a_run_that_died_is_repeated(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends in the middle of its second commit; what the next one appends is the rest."""
     monkeypatch.setattr(script, "COMMIT_BYTES", 20_000)
