@@ -305,6 +305,28 @@ fn metadata_that_ends_before_what_is_known_is_not_taken_and_told_of_once() {
     assert_eq!(told(&mut client, "t", "retention.ms"), one("3"));
 }
 
+/// As what it is, and not as committed offsets that are missing.
+#[test]
+fn metadata_that_is_damaged_from_the_start_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    make(&folder.path().join("t-0"), ID);
+    let place = folder.path().join("__cluster_metadata-0");
+    let log = writer(&place);
+    write(&log, &[topic("t", ID), partition(0, ID, 1)]);
+    log.close().unwrap();
+    turn(&place);
+    let (broker, _) = serve(&[folder.path()]);
+    let warnings = broker.report().warnings;
+    let of_metadata: Vec<_> = warnings
+        .iter()
+        .filter(|text| text.contains("__cluster_metadata-0"))
+        .collect();
+    assert!(
+        matches!(&of_metadata[..], [text] if text.contains("metadata cannot be read")),
+        "{warnings:?}"
+    );
+}
+
 /// Two brokers' log dirs, each with its own metadata log.
 #[test]
 fn one_metadata_log_that_is_damaged_or_gone_does_not_hold_back_the_others() {
