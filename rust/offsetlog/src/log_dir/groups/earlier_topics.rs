@@ -11,7 +11,11 @@ use std::collections::{BTreeMap, HashMap};
 ///
 /// # Errors
 /// `Interrupted`.
-pub(super) fn mark(log_dir: &LogDir, groups: &mut BTreeMap<String, Group>) -> Result<Vec<String>> {
+pub(super) fn mark(
+    log_dir: &LogDir,
+    metadata: &MetadataImage,
+    groups: &mut BTreeMap<String, Group>,
+) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut ids = Ids::new(log_dir, metadata);
     for group in groups.values_mut() {
