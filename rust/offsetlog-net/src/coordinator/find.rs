@@ -2,7 +2,7 @@
 
 use super::Node;
 use super::error::Code;
-use super::fields::{int, texts};
+use super::fields::{distinct, int, texts};
 use offsetlog::format::message::Struct;
 
 const GROUP: i64 = 0;
@@ -40,7 +40,8 @@ pub(super) fn find(version: i16, request: &Struct<'_>, node: &Node) -> Struct<'s
             .with("throttleTimeMs", 0)
             .with("errorMessage", message);
     }
-    let keys = texts(request, "coordinatorKeys").into_iter();
+    // The same answer again and again would only cost memory.
+    let keys = distinct(texts(request, "coordinatorKeys")).into_iter();
     let found = keys.map(|key| found().with("errorMessage", "").with("key", key));
     Struct::new()
         .with("throttleTimeMs", 0)

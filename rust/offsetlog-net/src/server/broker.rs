@@ -118,8 +118,14 @@ impl Broker {
                  --without-state (without_state=True)",
             ));
         }
-        let (groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
+        let (mut groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
         warnings.extend(of_groups);
+        if !options.topics.is_empty() {
+            for group in &mut groups {
+                let offsets = &mut group.offsets;
+                offsets.retain(|each| options.topics.contains(&each.topic));
+            }
+        }
         // That the metadata cannot be read, the cluster tells.
         let hidden = unread
             .iter()

@@ -91,8 +91,18 @@ impl Broker {
             .ok_or(ErrorCode::NotLeaderOrFollower)?;
         let bounds = partition.bounds().map_err(|error| code_of(&error))?;
         bounds.fence(current_epoch)?;
-        self.look_up(partition, &bounds, timestamp, isolation)
-            .map_err(|error| code_of(&error))
+        let found = self
+            .look_up(partition, &bounds, timestamp, isolation)
+            .map_err(|error| code_of(&error))?;
+        // Whoever reads up to such an answer would take a part of the log for all of it, and no fetch would tell of the damage.
+        let depends_on_end = match timestamp {
+            LATEST | MAX_TIMESTAMP => true,
+            _ => timestamp >= 0 && found.1 < 0,
+        };
+        if depends_on_end && bounds.is_end_hidden() {
+            return Err(ErrorCode::CorruptMessage);
+        }
+        Ok(found)
     }
 
     fn look_up(

@@ -196,6 +196,11 @@ impl Bounds {
         Cow::Owned(epochs)
     }
 
+    /// Whether damage hides records that would be served.
+    pub(crate) fn is_end_hidden(&self) -> bool {
+        self.is_damaged && self.stop.is_none_or(|stop| stop > self.end)
+    }
+
     /// Where a leader epoch ends, by [`end_of_epoch`]. Damage may hide the records of an epoch above all known ones.
     pub(crate) fn end_of_epoch(&self, asked: i32) -> std::result::Result<(i32, i64), ErrorCode> {
         let found = end_of_epoch(&self.leader_epochs(), asked, self.log_end);

@@ -8,6 +8,11 @@ use offsetlog_net::server::{Broker, Event, ServeOptions};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+/// Kafka's numbers in `ListOffsets`.
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+
 fn batches(path: &Path) -> Vec<BatchInfo> {
     let log = Log::open(path, &OpenOptions::default()).unwrap();
     let batches = log.batches(None, None).unwrap();
@@ -99,7 +104,22 @@ fn each_batch_damaged_in_turn_stops_a_client_there() {
                 ..Fetch::new("g-roll-ms", 0, after.base_offset)
             });
             assert_eq!(fetched.error, 2);
+            // Who asks for the end, and reads up to it, would take a part for the whole.
+            let place = ("g-roll-ms", 0);
+            for isolation in [ReadUncommitted, ReadCommitted] {
+                for timestamp in [LATEST, MAX_TIMESTAMP, i64::MAX] {
+                    assert_eq!(client.offset(place, timestamp, isolation).0, 2);
+                }
+                let first = client.offset(place, EARLIEST, isolation);
+                assert_eq!((first.0, first.2), (0, whole[0].base_offset));
+            }
+            if damaged > 0 {
+                let (error, _, offset, _) = client.offset(place, 0, ReadUncommitted);
+                assert_eq!((error, offset), (0, whole[0].base_offset));
+            }
         } else {
+            let latest = client.offset(("g-roll-ms", 0), LATEST, ReadUncommitted);
+            assert_eq!((latest.0, latest.2), (0, end));
             // What stands in the segments behind it can be read by who asks for it.
             let fetched = client.fetch(&Fetch::new("g-roll-ms", 0, after.base_offset));
             assert_eq!((fetched.error, fetched.high_watermark), (0, end));

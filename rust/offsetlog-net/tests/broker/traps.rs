@@ -691,3 +691,23 @@ fn groups_begin_where_they_had_committed() {
     let told = committed(&mut client, offset);
     assert_eq!(told, (offset.offset + 1, Some("now".to_owned())));
 }
+
+/// What a group committed of another topic tells that the topic is there.
+#[test]
+fn committed_offsets_are_those_of_the_topics_that_are_served() {
+    let folder = data("kafka-4.3.0/clean/log-dir-1");
+    let topics = |names: &[&str]| -> Vec<String> {
+        let options = ServeOptions {
+            topics: names.iter().map(|&name| name.to_owned()).collect(),
+            ..ServeOptions::default()
+        };
+        let broker = Broker::open(&[&folder], options).unwrap();
+        let offsets = broker.groups().iter().flat_map(|group| &group.offsets);
+        let mut topics: Vec<String> = offsets.map(|each| each.topic.clone()).collect();
+        topics.sort();
+        topics.dedup();
+        topics
+    };
+    assert_eq!(topics(&[]), ["g-codec-lz4", "g-plain"]);
+    assert_eq!(topics(&["g-plain"]), ["g-plain"]);
+}
