@@ -82,7 +82,7 @@ class GroupOffset(NamedTuple):
     topic_id: str | None = None
     """Id of the topic that it was committed for, in Kafka's text form; ``None`` where the record has none, as before Kafka 4.1."""
     is_of_another_topic: bool = False
-    """The topic of this name that is here now, or in the metadata, has another id: the group has read nothing of it, and there is no lag."""
+    """The topic that has this name now, here or in the metadata, has another id: the group has read nothing of it. There is no lag."""
 
     @property
     def commit_datetime(self) -> datetime | None:

@@ -408,10 +408,12 @@ class LogDir:
     def groups(self, *, progress: Callable[[int, int, str], object] | None = None) -> list[Group]:
         """Return the groups of consumers whose coordinators kept them here, by name: what they committed, and how far behind it is.
 
-        Reads ``__consumer_offsets`` and ``__share_group_state`` from front to back, and of each partition that was committed where its
-        log ends. Each offset that was committed below that end costs one look-up more, of the first record that is unread. A commit
-        within a transaction counts when that is committed. Of replicas, where the log dirs of several brokers are given, one is taken.
-        Records of types that are not known are left out, with a warning in the logger ``offsetlog``.
+        Reads ``__consumer_offsets`` and ``__share_group_state`` from front to back, and of each partition that was committed where
+        its log ends. Each offset that was committed below that end costs one look-up more, of the first record that is unread. A
+        commit within a transaction counts when that is committed; of one without an end a warning tells, unless a broker is
+        running. An offset of an earlier topic of the name has no lag, and neither has one of a log that ends below the high
+        watermark of its log dir. Of replicas, where the log dirs of several brokers are given, one is taken. Records of types that
+        are not known are left out, with a warning in the logger ``offsetlog``.
 
         Parameters
         ----------
@@ -424,9 +426,10 @@ class LogDir:
         ------
         UnreadPartitionsError
             Some partitions cannot be read; its ``partial`` has the groups all the same. A partition of the topic that is damaged,
-            or holds a record that is not a coordinator's or is newer than Kafka 4.3's, is not reported: records after the damage
-            may say otherwise. If only the end of a log is unknown, the lag is ``None``. Damaged metadata of the
-            cluster is such a partition too: it does not tell names of topics then, nor missing partitions.
+            ends below the high watermark of its log dir, or holds a record that is not a coordinator's or is newer than Kafka
+            4.3's, is not reported: records after the damage may say otherwise. If only the end of a log is unknown, the lag is
+            ``None``. Damaged metadata of the cluster is such a partition too: it does not tell names of topics then, nor missing
+            partitions.
 
         Examples
         --------
@@ -477,7 +480,8 @@ class LogDir:
         """Return committed offsets as the file of ``kafka-consumer-groups.sh --reset-offsets --from-file``.
 
         Looks at no partition that the groups read. The file has offsets only: what was committed beside them is counted. Share groups,
-        and names with a line feed, are refused by name and are not in it.
+        names with a line feed, and offsets of an earlier topic of the name are refused by name and are not in it. The logger
+        ``offsetlog`` warns of a group that is not here.
 
         Parameters
         ----------

@@ -152,6 +152,8 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_not_the_new_ones(tmp_path: 
         file = logs.groups_reset_csv()
         assert file.csv == "kept,0,400\n"
         assert [(group, topic) for group, topic, _ in file.refused] == [("billing", "orders")]
+        assert logs.groups_reset_csv(["billing", "typo"]).csv == "kept,0,400\n"
+        assert "no group typo here" in caplog.text
     ran = run(tmp_path, "--reset-csv")
     assert (ran.returncode, ran.stdout) == (2, "kept,0,400\n")
     assert "earlier topic of this name" in ran.stderr

@@ -336,7 +336,12 @@ impl LogDir {
             ..GroupsOptions::without_lag()
         };
         let found = detached(py, || {
-            let (mut groups, warnings, unread) = self.0.groups(&how)?;
+            let (mut groups, mut warnings, unread) = self.0.groups(&how)?;
+            for name in &names {
+                if !groups.iter().any(|group| group.group_id == *name) {
+                    warnings.push(format!("no group {name} here"));
+                }
+            }
             groups.retain(|group| names.is_empty() || names.contains(&group.group_id));
             let plan = offsetlog_ops::reset_plan(&groups);
             Ok::<_, offsetlog::Error>((plan, warnings, unread))

@@ -255,8 +255,8 @@ impl GroupOffset {
 impl LogDir {
     /// Returns the groups that their coordinators stored in these log dirs, by name, with their committed offsets and
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
-    /// all, because records after the damage may contradict those before it. If a log's end cannot be determined, there is no
-    /// lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
+    /// all, because records after the damage may contradict those before it; so does one that ends below the high watermark of its log
+    /// dir. If a log's end cannot be determined or is below that, there is no lag, and none for an offset of an earlier topic of the name; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
     /// `__consumer_offsets` and `__share_group_state` that are not here, as far as other partitions or the cluster's metadata show it.
     /// Metadata that cannot be read is among what could not be read.
