@@ -426,10 +426,10 @@ class LogDir:
         ------
         UnreadPartitionsError
             Some partitions cannot be read; its ``partial`` has the groups all the same. A partition of the topic that is damaged,
-            ends below the high watermark of its log dir, or holds a record that is not a coordinator's or is newer than Kafka
-            4.3's, is not reported: records after the damage may say otherwise. If only the end of a log is unknown, the lag is
-            ``None``. Damaged metadata of the cluster is such a partition too: it does not tell names of topics then, nor missing
-            partitions.
+            or holds a record that is not a coordinator's or is newer than Kafka 4.3's, is not reported: records after the damage
+            may say otherwise. One that ends below the high watermark of its log dir is, with what is left, which may be old. If
+            only the end of a log is unknown, the lag is ``None``. Damaged metadata of the cluster is such a partition too: it
+            does not tell names of topics then, nor missing partitions.
 
         Examples
         --------

@@ -132,7 +132,7 @@ impl Broker {
             .filter(|unread| unread.partition.topic != METADATA_TOPIC);
         warnings.extend(hidden.map(|unread| {
             format!(
-                "committed offsets are missing: {} cannot be read: {}",
+                "committed offsets are missing or old: {} cannot be read completely: {}",
                 unread.partition, unread.error
             )
         }));

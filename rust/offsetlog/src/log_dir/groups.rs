@@ -5,6 +5,7 @@
 
 mod behind;
 mod earlier_topics;
+mod group;
 mod missing;
 mod one_partition;
 mod replay;
@@ -17,12 +18,11 @@ use crate::error::Result;
 use crate::log::MetadataImage;
 use crate::step_progress::{PartitionProgress, Steps};
 use behind::Wanted;
-use offsetlog_format::Uuid;
+pub use group::{FirstUnread, Group, GroupMember, GroupOffset, GroupState, ShareGroupOffset};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
 use share::ShareReplay;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt;
 
 /// The topic in which Kafka stores its groups.
 const TOPIC: &str = "__consumer_offsets";
@@ -47,216 +47,11 @@ impl GroupsOptions {
     }
 }
 
-/// A group of consumers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Group {
-    /// Its name. Here and below, text that is not UTF-8 has replacement characters.
-    pub group_id: String,
-    /// `classic`, `consumer`, `share`, `streams`, or `zookeeper` for a group whose offsets ZooKeeper's data has; empty if only offsets of
-    /// the group are left.
-    pub kind: &'static str,
-    /// For a classic group: `consumer`, or the name of another user of the protocol, such as `connect`.
-    pub protocol_type: Option<String>,
-    /// The assignment strategy of a classic group.
-    pub protocol: Option<String>,
-    /// Generation of a classic group, epoch of any other group.
-    pub epoch: Option<i32>,
-    /// The leader of a classic group.
-    pub leader: Option<String>,
-    /// The members when the coordinator last wrote, by member id.
-    pub members: Vec<GroupMember>,
-    /// The committed offsets, by topic and partition.
-    pub offsets: Vec<GroupOffset>,
-    /// Its state when the coordinator last wrote.
-    pub state: GroupState,
-    /// Of a share group: where it begins to read, by topic and partition.
-    pub share_offsets: Vec<ShareGroupOffset>,
-}
-
-/// The state of a group, with Kafka's names: what a coordinator that loads the group's records says of it. A rebalance of a classic
-/// group is not stored: it is [`Stable`](Self::Stable) with members and [`Empty`](Self::Empty) without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum GroupState {
-    /// It has no members.
-    #[default]
-    Empty,
-    /// A streams group whose topology has not been found to fit the topics.
-    NotReady,
-    /// A consumer or streams group whose newest epoch has no target assignment yet.
-    Assigning,
-    /// A consumer or streams group whose members have not all reached the target assignment.
-    Reconciling,
-    /// It has members, and all have what they are to have.
-    Stable,
-}
-
-impl fmt::Display for GroupState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-/// A member of a group.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct GroupMember {
-    /// Its id.
-    pub member_id: String,
-    /// Its `group.instance.id`.
-    pub instance_id: Option<String>,
-    /// Its `client.id`.
-    pub client_id: String,
-    /// The address of its client.
-    pub client_host: String,
-    /// Its assigned partitions, by topic. If only a topic's id is known, from neither these log dirs nor metadata in them, or another
-    /// topic has its name now, the id is used as the name.
-    pub assignment: Vec<(String, Vec<i32>)>,
-}
-
-/// An offset that a group committed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupOffset {
-    /// The topic.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// The next offset to read.
-    pub offset: i64,
-    /// Leader epoch of the last record read, if the consumer sent it.
-    pub leader_epoch: Option<i32>,
-    /// The metadata that the consumer committed with the offset.
-    pub metadata: String,
-    /// When it was committed, in ms since 1970.
-    pub commit_timestamp: i64,
-    /// Id of the topic that it was committed for, which may be an earlier one of its name; zero if the record does not have it, as
-    /// before Kafka 4.1.
-    pub topic_id: Uuid,
-    /// The topic that has this name now, in these log dirs or by the metadata in them, has another id: the offset says nothing of its
-    /// records.
-    pub is_of_another_topic: bool,
-    /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
-    pub log_end_offset: Option<i64>,
-    /// The first record that the group has not read.
-    pub first_unread: FirstUnread,
-}
-
-/// Where a share group begins to read a partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShareGroupOffset {
-    /// The topic. If only its id is known, from neither these log dirs nor metadata in them nor the group's records, or these have two
-    /// topics of the name, the id is used as the name.
-    pub topic: String,
-    /// The partition.
-    pub partition: i32,
-    /// The first offset that may still be delivered; `None` before the group has read the partition.
-    pub start_offset: Option<i64>,
-    /// Leader epoch of the partition when this was written.
-    pub leader_epoch: Option<i32>,
-    /// Number of records at or after the start offset that need no delivery; `None` if the broker did not count them (before Kafka
-    /// 4.2).
-    pub delivery_complete_count: Option<i32>,
-    /// As [`GroupOffset::log_end_offset`].
-    pub log_end_offset: Option<i64>,
-    /// The first record at or after the start offset. It may have been delivered and be waiting for its acknowledgement.
-    pub first_unread: FirstUnread,
-}
-
-impl ShareGroupOffset {
-    /// Number of records that wait for delivery or acknowledgement, as `kafka-share-groups --describe` computes it; `None` if a part
-    /// of it is unknown.
-    #[must_use]
-    pub const fn lag(&self) -> Option<i64> {
-        match (
-            self.log_end_offset,
-            self.start_offset,
-            self.delivery_complete_count,
-        ) {
-            (Some(end), Some(start), Some(count)) => {
-                Some(end.saturating_sub(start).saturating_sub(count as i64))
-            }
-            _ => None,
-        }
-    }
-
-    const fn place(&self) -> (&String, i32) {
-        (&self.topic, self.partition)
-    }
-
-    fn topic_partition(&self) -> TopicPartition {
-        TopicPartition {
-            topic: self.topic.clone(),
-            partition: self.partition,
-        }
-    }
-}
-
-/// The first record from an offset on, as a consumer that reads uncommitted records would get it: control records and gaps that
-/// compaction left are stepped over. An offset below the log start offset counts as the log start offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstUnread {
-    /// The log has no record there: everything is read.
-    Nothing,
-    /// The record.
-    Record {
-        /// Its offset.
-        offset: i64,
-        /// Its timestamp in ms since 1970, stored and not estimated; `None` if the record has none.
-        timestamp: Option<i64>,
-    },
-    /// The partition is not in these log dirs, or damage hides the record.
-    Unknown,
-}
-
-impl FirstUnread {
-    /// The record's timestamp in ms since 1970; `None` if there is no such record, or it has no timestamp, or neither is known.
-    #[must_use]
-    pub const fn timestamp(&self) -> Option<i64> {
-        match self {
-            Self::Record { timestamp, .. } => *timestamp,
-            Self::Nothing | Self::Unknown => None,
-        }
-    }
-
-    /// The age of the record in ms at the time `now`, at least 0: the lag as time. `None` as for [`timestamp`](Self::timestamp).
-    #[must_use]
-    pub const fn age_ms(&self, now: i64) -> Option<i64> {
-        match self.timestamp() {
-            Some(timestamp) if timestamp < now => Some(now.saturating_sub(timestamp)),
-            Some(_) => Some(0),
-            None => None,
-        }
-    }
-}
-
-impl GroupOffset {
-    fn topic_partition(&self) -> TopicPartition {
-        TopicPartition {
-            topic: self.topic.clone(),
-            partition: self.partition,
-        }
-    }
-
-    /// Whether a log of this name is what it was committed for.
-    const fn has_log(&self) -> bool {
-        self.offset >= 0 && !self.is_of_another_topic
-    }
-
-    /// Number of offsets between the committed offset and the log end offset; `None` if the latter is unknown. Negative for an offset
-    /// behind the end, as after records were lost.
-    #[must_use]
-    pub const fn lag(&self) -> Option<i64> {
-        match self.log_end_offset {
-            Some(end) => Some(end.saturating_sub(self.offset)),
-            None => None,
-        }
-    }
-}
-
 impl LogDir {
     /// Returns the groups that their coordinators stored in these log dirs, by name, with their committed offsets and
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
-    /// all, because records after the damage may contradict those before it; so does one that ends below the high watermark of its log
-    /// dir. If a log's end cannot be determined or is below that, there is no lag, and none for an offset of an earlier topic of the name; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
+    /// all, because records after the damage may contradict those before it. One that ends below the high watermark of its log dir gives
+    /// what is left and is among what could not be read. If a log's end cannot be determined or is below that, there is no lag, and none for an offset of an earlier topic of the name; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
     /// `__consumer_offsets` and `__share_group_state` that are not here, as far as other partitions or the cluster's metadata show it.
     /// Metadata that cannot be read is among what could not be read.
@@ -365,16 +160,14 @@ impl LogDir {
                 .log(&partition.topic, partition.partition)
                 .and_then(|log| {
                     replay.run(&log)?;
-                    check_end(&log)?;
                     warnings.extend(late_start(&log)?);
                     // Of a running broker they are a moment old.
                     if !log.has_running_owner() {
                         warnings.extend(replay.undecided(&partition.to_string()));
                     }
-                    Ok(())
+                    Ok(check_end(&log))
                 });
-            if let Err(error) = replayed {
-                pass_over(error, partition, unread)?;
+            if !is_replayed(replayed, partition, unread)? {
                 continue;
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
@@ -439,12 +232,10 @@ impl LogDir {
                 .log(&partition.topic, partition.partition)
                 .and_then(|log| {
                     replay.run(&log)?;
-                    check_end(&log)?;
                     warnings.extend(late_start(&log)?);
-                    Ok(())
+                    Ok(check_end(&log))
                 });
-            if let Err(error) = replayed {
-                pass_over(error, partition, unread)?;
+            if !is_replayed(replayed, partition, unread)? {
                 continue;
             }
             warnings.extend(replay.left_out.warnings(&partition.to_string()));
@@ -522,6 +313,20 @@ impl LogDir {
         }
         Ok(ids)
     }
+}
+
+/// Whether there is something to show of a partition that was replayed. If it lost its end, what is left is shown, and the partition is
+/// among the unread ones: after a power cut that is all there is of a broker's newest records.
+fn is_replayed(
+    replayed: Result<Result<()>>,
+    partition: &TopicPartition,
+    unread: &mut Vec<Unread>,
+) -> Result<bool> {
+    let is_shown = replayed.is_ok();
+    if let Err(error) = replayed.and_then(|has_end| has_end) {
+        pass_over(error, partition, unread)?;
+    }
+    Ok(is_shown)
 }
 
 /// Names of topics by id. No directory is looked at before a name is asked for.

@@ -14,7 +14,7 @@ pub(super) fn check_end(log: &Log) -> Result<()> {
             log.path(),
             format!(
                 "it ends at offset {end}, and the high watermark of its log dir is {high_watermark}: records that were acknowledged are \
-                 missing, and they may be newer than what is here. Give another replica, or take what is left of it with offsetlog salvage"
+                 missing, and what is left may be old. Give another replica, if there is one"
             ),
         )),
     }
