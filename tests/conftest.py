@@ -66,4 +66,5 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     asked = items[0].config.getoption("markexpr") if items else ""
     marks = (next((name for name in TIERS if name in asked and item.get_closest_marker(name)), None) for item in items)
     counts = Counter(f"{TIERS[name]}: marked {name}" if name else "not asked for here" for name in marks)
+    Path(into).parent.mkdir(parents=True, exist_ok=True)
     Path(into).write_text("".join(f"{count} {why}\n" for why, count in sorted(counts.items())), encoding="utf-8")
