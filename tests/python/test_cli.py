@@ -113,6 +113,25 @@ def test_what_cat_prints_append_takes(tmp_path: Path) -> None:
     assert all((a.key, a.value, a.headers, a.timestamp) == (b.key, b.value, b.headers, b.timestamp) for a, b in pairs)
 
 
+def test_a_json_null_is_no_tombstone(tmp_path: Path) -> None:
+    """``--value-format json`` and ``--key-format json`` tell the text null from no value, for ``append`` too."""
+    from offsetlog import Log
+
+    payloads = [b"null", b" null\n", None, b'"null"', b"{}", b"[null]", b"nul"]
+    formats = ["--key-format", "json", "--value-format", "json"]
+    with Log.open(tmp_path / "t-0", "a") as log:
+        log.append_records([(payload, payload) for payload in payloads])
+    printed = offsetlog("cat", "--json", *formats, str(tmp_path / "t-0"))
+    lines = [json.loads(line) for line in printed.stdout.splitlines()]
+    assert [line["payload"] for line in lines] == ["null", " null\n", None, "null", {}, [None], "nul"]
+    assert [line.get("payload_error") for line in lines[:6]] == ["JSON null", "JSON null", None, None, None, None]
+    assert [line.get("key_error") for line in lines[:6]] == ["JSON null", "JSON null", None, None, None, None]
+    append = [*MODULE, "append", "--json", *formats, str(tmp_path / "copy-0")]
+    subprocess.run(append, cwd=ROOT, input=printed.stdout, text=True, capture_output=True, check=True)
+    with Log.open(tmp_path / "copy-0") as copy:
+        assert [(record.key, record.value) for record in copy.scan()] == [(payload, payload) for payload in payloads]
+
+
 @pytest.mark.parametrize("command", [SCRIPT, MODULE], ids=["script", "module"])
 def test_ctrl_c_keeps_what_append_has_read(command: list[str], tmp_path: Path) -> None:
     """It ends at once although its input does not, with 130 and a log that was closed."""

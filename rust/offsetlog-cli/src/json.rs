@@ -26,7 +26,7 @@ pub(crate) enum Encoding {
     Base64,
     /// Two lower-case hexadecimal digits a byte
     Hex,
-    /// JSON: kept as JSON, on one line; what is not JSON is shown as with utf8
+    /// JSON: kept as JSON, on one line; what is not JSON, and in JSON also null, is shown as with utf8
     Json,
 }
 
@@ -95,12 +95,16 @@ impl<'a> Shown<'a> {
         Self::plain(Some(path.as_os_str().as_bytes()))
     }
 
-    /// The bytes in an encoding. Bytes that are not JSON are shown as [`plain`](Self::plain), with the reason.
+    /// The bytes in an encoding. Bytes that are not JSON are shown as [`plain`](Self::plain), with the reason; so is JSON's null, which
+    /// would look like no bytes.
     pub(crate) fn encoded(bytes: Option<&'a [u8]>, encoding: Encoding) -> (Self, Option<String>) {
         let shown = match (bytes, encoding) {
             (Some(bytes), Encoding::Base64) => Self::Encoded(base64(bytes)),
             (Some(bytes), Encoding::Hex) => Self::Encoded(hex(bytes)),
             (Some(bytes), Encoding::Json) => match document(bytes) {
+                Ok(document) if document.get().trim() == "null" => {
+                    return (Self::plain(Some(bytes)), Some("JSON null".into()));
+                }
                 Ok(document) => Self::Document(document),
                 Err(error) => return (Self::plain(Some(bytes)), Some(error)),
             },
@@ -278,6 +282,14 @@ mod tests {
         assert_eq!(show(b"{", Encoding::Json), (r#""{""#.into(), true));
         assert_eq!(show(b"", Encoding::Json), (r#""""#.into(), true));
         assert_eq!(line(&Shown::encoded(None, Encoding::Json).0), "null");
+        assert_eq!(
+            show(b"\tnull ", Encoding::Json),
+            (r#""\tnull ""#.into(), true)
+        );
+        assert_eq!(
+            show(br#""null""#, Encoding::Json),
+            (r#""null""#.into(), false)
+        );
     }
 
     /// Digits, order and repeated names survive; a document of several lines becomes one.
