@@ -243,7 +243,7 @@ pub(crate) struct Cat {
     )]
     pub(crate) count: Option<u64>,
 
-    /// Go on as logs grow, until Ctrl-C; -o end begins with what comes next
+    /// Go on as logs grow, until Ctrl-C, -c or the TIME of e@TIME; -o end begins with what comes next
     ///
     /// Ends with an error where a log is cut, or retention overtakes.
     #[arg(long, conflicts_with = "exit_at_end")]

@@ -13,8 +13,10 @@ use offsetlog::format::counted;
 use offsetlog::{
     ErrorKind, Follow, Isolation, Log, OnCorrupt, OneTopic, Scan, ScanOptions, ScanRange,
 };
+use offsetlog_ops::When;
+use std::collections::HashMap;
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Steps of the progress bar for one partition.
 const STEPS: u64 = 1000;
@@ -27,6 +29,12 @@ pub(crate) struct Range {
     pub(crate) start: i64,
     pub(crate) stop: i64,
 }
+
+/// All that a scan returns.
+const WHOLE: Range = Range {
+    start: i64::MIN,
+    stop: i64::MAX,
+};
 
 /// Where to start and stop, in the user's words.
 #[derive(Debug, Clone, Copy)]
@@ -109,35 +117,147 @@ fn follow(
         ..ScanOptions::default()
     };
     let mut ranges = Vec::with_capacity(source.chosen.len());
+    let mut edges = HashMap::new();
     for chosen in &source.chosen {
         let log = source.log(chosen, console)?;
+        let edge = Edge::of(bounds, &log, options.isolation)?;
         let range = bounds.resolve(&log, options.isolation, options.on_corrupt, console)?;
-        let stop = bounds.stop.map(|_| range.stop);
         ranges.push(ScanRange {
-            log,
-            start: Some(range.start),
-            stop,
+            start: Some(edge.start.offset().unwrap_or(range.start)),
+            stop: edge.stop.offset(),
+            log: log.clone(),
         });
+        edges.insert(log.path().to_path_buf(), edge);
     }
     let wanted = args.count.unwrap_or(u64::MAX);
     let mut follow = Follow::over(ranges, &[], &options, LOOK_EVERY)?;
     let mut total = 0;
     let mut holes = 0;
-    while total < wanted
-        && let Some(mut scan) = follow
-            .next_scan(None)
-            .map_err(|error| overtaken(error.into()))?
-    {
-        let limits = (wanted, &mut total);
-        print(&mut scan, limits, args.unbuffered, printer, console, |_| ()).map_err(overtaken)?;
-        for hole in follow.report().holes().iter().skip(holes) {
-            console.warn(&hole.to_string());
-            holes += 1;
+    let mut scans = 0;
+    while total < wanted {
+        let left = bounds.stop_time().map(|time| {
+            if edges.values().any(|edge| edge.stop.is_awaited()) {
+                time_until(time)
+            } else {
+                Duration::ZERO
+            }
+        });
+        let found = follow
+            .next_scan(left.map(|left| left.min(LOOK_EVERY)))
+            .map_err(|error| overtaken(error.into()))?;
+        let is_last = match left {
+            None => found.is_none(),
+            // Once the time has passed or all stops are known, what is there is all: a scan may have been made before its stop was found.
+            Some(left) => left.is_zero(),
+        };
+        if let Some(mut scan) = found {
+            scans += 1;
+            let mut part = |log: &Log| match edges.get_mut(log.path()) {
+                Some(edge) => edge.look(log, options.isolation, scans),
+                None => Ok(WHOLE),
+            };
+            let limits = (wanted, &mut total);
+            let how = (args.unbuffered, printer);
+            print(&mut scan, limits, how, console, &mut part, |_| ()).map_err(overtaken)?;
+            for hole in follow.report().holes().iter().skip(holes) {
+                console.warn(&hole.to_string());
+                holes += 1;
+            }
+            // A reader of the output waits for it.
+            console.out.flush()?;
         }
-        // A reader of the output waits for it.
-        console.out.flush()?;
+        if is_last {
+            follow.check().map_err(|error| overtaken(error.into()))?;
+            break;
+        }
     }
     Ok(total)
+}
+
+/// How long it takes until the clock shows a time.
+fn time_until(When(time): When) -> Duration {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    let left = u128::try_from(time).unwrap_or(0).saturating_sub(now);
+    Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
+/// Where the range of a followed partition begins or ends.
+#[derive(Debug, Clone, Copy)]
+enum Mark {
+    /// Not at a time.
+    Open,
+    /// At the first record at or after a time, which is not there yet.
+    Awaited(When),
+    /// At the offset of that record.
+    Found(i64),
+}
+
+impl Mark {
+    fn of(time: Option<When>, log: &Log, isolation: Isolation) -> Result<Self, Failure> {
+        let mut mark = time.map_or(Self::Open, Self::Awaited);
+        mark.look(log, isolation)?;
+        Ok(mark)
+    }
+
+    fn look(&mut self, log: &Log, isolation: Isolation) -> Result<(), Failure> {
+        if let Self::Awaited(When(time)) = *self
+            && let Some(found) = log.offset_for_timestamp(time, isolation)?
+        {
+            *self = Self::Found(found.offset);
+        }
+        Ok(())
+    }
+
+    fn offset(self) -> Option<i64> {
+        match self {
+            Self::Found(offset) => Some(offset),
+            _ => None,
+        }
+    }
+
+    fn is_awaited(self) -> bool {
+        matches!(self, Self::Awaited(_))
+    }
+}
+
+/// The times that bound a followed partition.
+#[derive(Debug)]
+struct Edge {
+    start: Mark,
+    stop: Mark,
+    /// Number of the scan in which they were looked up last.
+    scan: u64,
+}
+
+impl Edge {
+    fn of(bounds: Bounds, log: &Log, isolation: Isolation) -> Result<Self, Failure> {
+        Ok(Self {
+            start: Mark::of(bounds.start_time(), log, isolation)?,
+            stop: Mark::of(bounds.stop_time(), log, isolation)?,
+            scan: 0,
+        })
+    }
+
+    /// The offsets to print of what a scan returns. The log is asked after the scan was made, so it knows every record in it.
+    fn look(&mut self, log: &Log, isolation: Isolation, scan: u64) -> Result<Range, Failure> {
+        if self.scan != scan {
+            self.scan = scan;
+            self.start.look(log, isolation)?;
+            self.stop.look(log, isolation)?;
+        }
+        let start = match self.start {
+            Mark::Open => i64::MIN,
+            Mark::Awaited(_) => i64::MAX,
+            Mark::Found(offset) => offset,
+        };
+        Ok(Range {
+            start,
+            stop: self.stop.offset().unwrap_or(i64::MAX),
+        })
+    }
 }
 
 fn printer(args: &Cat, console: &mut Console<'_>) -> Result<Printer, Failure> {
@@ -197,6 +317,20 @@ impl Bounds {
             start: start.unwrap_or(OffsetWord::Beginning),
             stop,
         })
+    }
+
+    fn start_time(&self) -> Option<When> {
+        match self.start {
+            OffsetWord::StartTime(when) => Some(when),
+            _ => None,
+        }
+    }
+
+    fn stop_time(&self) -> Option<When> {
+        match self.stop {
+            Some(OffsetWord::StopTime(when)) => Some(when),
+            _ => None,
+        }
     }
 
     /// The offsets of one partition; what lies outside it is said and left out.
@@ -299,9 +433,9 @@ fn print_range(
     print(
         &mut scan,
         (limit, count),
-        args.unbuffered,
-        printer,
+        (args.unbuffered, printer),
         console,
+        |_| Ok(WHOLE),
         |last| {
             let done = u128::from(last.abs_diff(start)) * u128::from(STEPS);
             look(u64::try_from(done / length).unwrap_or(STEPS));
@@ -313,13 +447,13 @@ fn print_range(
     Ok(())
 }
 
-/// Prints up to `limit` records and counts them. Calls `look` with the last offset of each batch.
+/// Prints up to `limit` records and counts them, of each batch's log the `part`. Calls `look` with the last offset of each batch.
 fn print(
     scan: &mut Scan,
     (limit, count): (u64, &mut u64),
-    unbuffered: bool,
-    printer: &Printer,
+    (unbuffered, printer): (bool, &Printer),
     console: &mut Console<'_>,
+    mut part: impl FnMut(&Log) -> Result<Range, Failure>,
     look: impl Fn(i64),
 ) -> Result<(), Failure> {
     while *count < limit
@@ -327,9 +461,16 @@ fn print(
     {
         let header = *batch.header();
         let log = batch.log().clone();
-        while *count < limit
+        let part = part(&log)?;
+        let is_in_part = part.start <= header.last_offset
+            && header.base_offset.is_none_or(|base| base < part.stop);
+        while is_in_part
+            && *count < limit
             && let Some(record) = batch.next_record()?
         {
+            if !(part.start..part.stop).contains(&record.offset) {
+                continue;
+            }
             let fields = Fields::of(&log, &header, &record);
             printer.print(&mut console.out, &fields)?;
             if unbuffered {
