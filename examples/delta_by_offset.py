@@ -35,6 +35,15 @@ def id_mark(log: Log) -> Transaction | None:
     return Transaction(f"offsetlog {log.topic}-{log.partition} topic id", bits)
 
 
+def checked_mark(table: DeltaTable | None, log: Log) -> Transaction | None:
+    """Return the topic's mark; fail if the table holds an earlier topic of the name, also one that was there when this run began."""
+    mark = id_mark(log)
+    known = table.transaction_version(mark.app_id) if table is not None and mark is not None else None
+    if mark is not None and known is not None and known != mark.version:
+        raise ValueError(f"{log.topic}-{log.partition} is of a topic that was made anew, the table holds the one before")
+    return mark
+
+
 def append(table: DeltaTable | None, into: str | Path, splits: Sequence[Split]) -> None:
     """Append the committed records of these ranges and how far they go, in one commit or not at all.
 
@@ -44,7 +53,8 @@ def append(table: DeltaTable | None, into: str | Path, splits: Sequence[Split]) 
     progress = [Transaction(f"offsetlog {topic}-{partition}", end) for (topic, partition), end in ends.items()]
     for path in {split.path for split in splits}:
         with Log.open(path) as log:
-            progress += [mark for mark in [id_mark(log)] if mark is not None]
+            mark = checked_mark(table, log)
+            progress += [] if mark is None else [mark]
     write_deltalake(
         into if table is None else table,
         Scan.over(splits, isolation_level="read_committed", columns=COLUMNS),
@@ -67,10 +77,7 @@ def new_ranges(table: DeltaTable | None, log_dirs: Sequence[str | Path], topics:
             for partition in logs.topics()[topic]:
                 log = logs.log(topic, partition)
                 first, start, stop = log.log_start_offset, exported(table, topic, partition), log.last_stable_offset
-                mark = id_mark(log)
-                known = table.transaction_version(mark.app_id) if table is not None and mark is not None else None
-                if known is not None and known != mark.version:
-                    raise ValueError(f"{topic}-{partition} is of a topic that was made anew, the table holds the one before")
+                checked_mark(table, log)
                 if start > log.log_end_offset:
                     raise ValueError(f"{topic}-{partition} ends at {log.log_end_offset}, it was exported up to {start}")
                 if start < first:

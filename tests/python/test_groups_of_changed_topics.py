@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS
 
-from offsetlog import LogDir, LogDirError, UnreadPartitionsError
+from offsetlog import Log, LogDir, LogDirError, UnreadPartitionsError
 
 OFFSETS = "__consumer_offsets"
 
@@ -131,6 +131,17 @@ def test_a_group_whose_partition_is_away_is_not_guessed(tmp_path: Path) -> None:
     ran = run(tmp_path, "--reset-csv")
     assert ran.stdout == ""
     assert "group billing is in several partitions of __consumer_offsets (3, 4) and is not shown" in ran.stderr
+
+
+def test_a_group_whose_own_partition_is_missing_is_told_to_be_old(disks: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """The metadata has two partitions, and Kafka looks for ``billing`` in partition 1. Here is only partition 0, with an old offset of it."""
+    place = next(path for path in disks if (path / f"{OFFSETS}-0").is_dir())
+    with Log.open(place / f"{OFFSETS}-0", "a", single_replica=True, internal_topics=[OFFSETS]) as log:
+        log.append_records([commit("billing", "g-plain", 1)])
+    with LogDir.open([place, CLEAN / "metadata-dir"]) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        assert "billing" in {group.group_id for group in logs.groups()}
+    assert "group billing: what is shown may be old" in caplog.text
+    assert "partition 1, which is not here or cannot be read" in caplog.text
 
 
 def test_offsets_of_an_earlier_topic_of_the_name_are_not_the_new_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,9 +37,9 @@ use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;
 use fields::{bytes, int, int32, optional, structs, text};
 use group::{Group, JoinRequest, SyncRequest};
+use offsetlog::Result;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis;
-use offsetlog::{GroupsOptions, LogDir, Result};
 use shared::Shared;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -272,40 +272,33 @@ impl Coordinator {
     }
 }
 
-/// Seeds `offsets` with the dead cluster's groups: their committed offsets, and the generation of classic groups. Entries that `offsets`
+/// Seeds `offsets` with a dead cluster's groups: their committed offsets, and the generation of classic groups. Entries that `offsets`
 /// already has win, unless `topic_id` says that they are of an earlier topic of the name.
 ///
 /// # Errors
 /// Those of [`CommittedOffsets::seed`].
 pub fn seed(
     offsets: &mut CommittedOffsets,
-    log_dir: &LogDir,
+    groups: &[offsetlog::Group],
     topic_id: &TopicId,
-) -> Result<Vec<String>> {
-    let (groups, mut warnings, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
-    warnings.extend(unread.into_iter().map(|unread| {
-        format!(
-            "groups of {} are left out: {}",
-            unread.partition, unread.error
-        )
-    }));
+) -> Result<()> {
     for group in groups {
-        let commits = group.offsets.into_iter().map(|it| Commit {
-            topic: it.topic,
+        let commits = group.offsets.iter().map(|it| Commit {
+            topic: it.topic.clone(),
             partition: it.partition,
             offset: it.offset,
             leader_epoch: it.leader_epoch,
-            metadata: it.metadata,
+            metadata: it.metadata.clone(),
             commit_timestamp: it.commit_timestamp,
             topic_id: it.topic_id,
         });
         offsets.seed(&group.group_id, commits, topic_id)?;
         if group.kind == "classic" {
-            let protocol_type = group.protocol_type.unwrap_or_default();
-            offsets.seed_group(&group.group_id, &protocol_type, group.epoch.unwrap_or(0));
+            let protocol_type = group.protocol_type.as_deref().unwrap_or_default();
+            offsets.seed_group(&group.group_id, protocol_type, group.epoch.unwrap_or(0));
         }
     }
-    Ok(warnings)
+    Ok(())
 }
 
 enum Outcome {

@@ -29,7 +29,7 @@ impl Broker {
             None => CommittedOffsets::in_memory(&how),
         };
         let topic_id = self.topic_ids();
-        coordinator::seed(&mut offsets, self.log_dir(), &topic_id)?;
+        coordinator::seed(&mut offsets, self.groups(), &topic_id)?;
         let (id, host, port) = self.node();
         let options = CoordinatorOptions {
             node: Node {

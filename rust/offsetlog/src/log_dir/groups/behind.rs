@@ -53,7 +53,7 @@ impl LogDir {
                 Err(error) => pass_over(error, &partition, unread).map(|()| None)?,
             };
             if end.is_some()
-                && let Some((end, high_watermark)) = log.missing_end()?
+                && let Ok(Some((end, high_watermark))) = log.missing_end()
             {
                 warnings.push(format!(
                     "{partition}: it ends at offset {end}, and the high watermark of its log dir is {high_watermark}: records are missing, so \

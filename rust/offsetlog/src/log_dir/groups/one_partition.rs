@@ -5,12 +5,10 @@ use super::replay::Replay;
 use offsetlog_format::internal_topic::partition_of;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Removes groups from the partitions in which no coordinator looks for them, if they are in several. `known_count` returns the topic's
-/// number of partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
-pub(super) fn settle(
-    replays: &mut [(i32, Replay)],
-    known_count: impl FnOnce() -> Option<usize>,
-) -> Vec<String> {
+/// Removes groups from the partitions in which no coordinator looks for them, if they are in several; a group that is in the wrong one alone
+/// stays. `known` is the topic's number of
+/// partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
+pub(super) fn settle(replays: &mut [(i32, Replay)], known: Option<usize>) -> Vec<String> {
     let mut places: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     for (partition, replay) in &*replays {
         let names = replay.groups.keys();
@@ -25,14 +23,23 @@ pub(super) fn settle(
             }
         }
     }
-    places.retain(|_, found| found.len() > 1);
-    if places.is_empty() {
-        return Vec::new();
+    let mut warnings = Vec::new();
+    let is_here = |own: i32| replays.iter().any(|(partition, _)| *partition == own);
+    if let Some(count) = known {
+        for (name, found) in places.iter().filter(|(_, found)| found.len() == 1) {
+            let own = i32::try_from(partition_of(name, count)).unwrap_or(-1);
+            if !found.contains(&own) && !is_here(own) {
+                warnings.push(format!(
+                    "group {name}: what is shown may be old, of a time when {TOPIC} had fewer partitions: Kafka looks for it in partition {own}, \
+                     which is not here or cannot be read"
+                ));
+            }
+        }
     }
+    places.retain(|_, found| found.len() > 1);
     // Without metadata, as many as the greatest number here tells; that names one of the partitions hardly ever if it is wrong.
     let greatest = replays.iter().map(|(partition, _)| *partition).max();
-    let count = known_count().unwrap_or_else(|| greatest.map_or(0, |number| number as usize + 1));
-    let mut warnings = Vec::new();
+    let count = known.unwrap_or_else(|| greatest.map_or(0, |number| number as usize + 1));
     for (name, found) in places {
         let own = i32::try_from(partition_of(&name, count)).unwrap_or(-1);
         for (partition, replay) in &mut *replays {
