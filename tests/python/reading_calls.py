@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from urllib.request import urlopen
 
 from golden import DATA, Golden
+from kafka_wire import Wire
 from old_layout import message, partition
 from reading_answers import Answer, Bad, Check, Ran, attempt, command, ended, flipped, key_of
 from reading_checks import (
@@ -55,7 +56,6 @@ from reading_checks import (
     verifies,
     without_coordinator,
 )
-from test_unread_served import Wire
 from writing import CONFIG
 
 import offsetlog

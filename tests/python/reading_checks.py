@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from kafka_wire import CORRUPT_MESSAGE, NONE
 from reading_answers import Bad, Check, Ran
-from test_unread_served import CORRUPT_MESSAGE, NONE
 
 from offsetlog import CorruptionError, TopicPartition, UnreadPartitionsError
 
