@@ -215,7 +215,9 @@ def test_a_first_micro_batch_that_is_run_again_begins_where_it_began(
     with pytest.raises(StreamingQueryException, match=f"t-0 starts at 6 now: offsets {begin} to 5 are gone"):
         query.run(availableNow=True)
     lenient = Query(spark, tmp_path, **start, failOnDataLoss="false")
-    lenient.run(availableNow=True)
+    for _ in range(2):
+        # In PySpark 4.0 one run comes to the micro-batch that failed, and no further.
+        lenient.run(availableNow=True)
     assert lenient.records() == {("t", 0): [6, 7, 8, 9, 10]}
 
 
