@@ -5,9 +5,8 @@ use super::replay::Replay;
 use offsetlog_format::internal_topic::partition_of;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Removes groups from the partitions in which no coordinator looks for them, if they are in several; a group that is in the wrong one alone
-/// stays. `known` is the topic's number of
-/// partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
+/// Removes groups from the partitions in which no coordinator looks for them, if they are in several. A group that is only in a wrong one
+/// stays. `known` is the topic's number of partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
 pub(super) fn settle(replays: &mut [(i32, Replay)], known: Option<usize>) -> Vec<String> {
     let mut places: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     for (partition, replay) in &*replays {
