@@ -10,10 +10,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::LogWriter;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 type Cell = Arc<Mutex<Held>>;
 
+/// Each use pays for looking at this many open logs, while more are open than allowed.
+const LOOKS: usize = 32;
 /// Up to this many logs are closed or synced one after the other.
 const FEW: usize = 32;
 /// Threads that close or sync more than those.
@@ -28,6 +30,16 @@ enum Held {
     Open(LogWriter),
     /// The cell was removed from the list. A thread that waited for it must look up the partition again.
     Gone,
+}
+
+impl Held {
+    /// Whether no caller holds a log of it that is open.
+    fn is_unshared(&self) -> bool {
+        match self {
+            Self::Open(log) => !log.is_shared() || log.is_closed(),
+            Self::Idle | Self::Gone => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -128,9 +140,8 @@ impl OpenLogs {
         Ok(cell)
     }
 
-    /// Closes logs if more are open than allowed. While callers hold them all, looks at them only once in as many uses as there are
-    /// logs, so that a use stays cheap. What could not be synced is for [`check_synced`](Self::check_synced) to tell: this caller wants no
-    /// room.
+    /// Closes logs if more are open than allowed. While callers hold them all, looks at them only once in as many uses as pay for it
+    /// (see [`LOOKS`]). What could not be synced is for [`check_synced`](Self::check_synced) to tell: this caller wants no room.
     fn close_excess(&self) {
         let slots = self.lock();
         let is_due = slots.by_partition.len() > self.max && slots.uses >= slots.look_at;
@@ -141,52 +152,76 @@ impl OpenLogs {
     }
 
     /// Closes logs until there is room for one more. Logs that a caller holds stay open.
+    ///
+    /// # Errors
+    /// An error of closing a log; all that were to be closed are closed even so.
     fn make_room(&self) -> Result<()> {
         loop {
-            let mut slots = self.lock();
-            if slots.by_partition.len() <= self.max {
+            let excess = self.excess();
+            if excess.is_empty() {
                 return Ok(());
             }
-            let idle = slots
-                .by_partition
-                .iter()
-                .filter(|(_, slot)| Arc::strong_count(&slot.cell) == 1)
-                .filter(|(_, slot)| match &*lock(&slot.cell) {
-                    Held::Open(log) => !log.is_shared() || log.is_closed(),
-                    Held::Idle | Held::Gone => true,
-                })
-                .min_by_key(|(_, slot)| slot.used);
-            let Some((partition, slot)) = idle else {
-                slots.look_at = slots.uses + slots.by_partition.len() as u64;
-                return Ok(());
-            };
-            let (partition, cell) = (partition.clone(), Arc::clone(&slot.cell));
-            // Other threads that want this partition now wait here and then open it again.
-            let mut held = lock(&cell);
-            if !matches!(*held, Held::Open(_)) {
-                slots.by_partition.remove(&partition);
-                *held = Held::Gone;
-                continue;
+            let closed = with_each(&excess, |(partition, cell)| {
+                self.close_unshared(partition, cell)
+            });
+            for (partition, cell) in excess {
+                drop(cell);
+                self.drop_idle(&partition);
             }
-            drop(slots);
-            let closing = match &*held {
-                Held::Open(log) => Some(log.clone()),
-                Held::Idle | Held::Gone => None,
-            };
-            let closed = close(&mut held, Held::Idle);
-            if let (Err(error), Some(log)) = (&closed, &closing)
-                && !log.is_durable()
-            {
-                let lost = (log.path().to_path_buf(), error.to_string());
-                let mut slots = self.lock();
-                slots.lost.entry(partition.clone()).or_insert(lost);
-            }
-            drop(closing);
-            drop(held);
-            drop(cell);
-            self.drop_idle(&partition);
             closed?;
         }
+    }
+
+    /// The least recently used cells beyond the limit. Leaves out those whose log a caller holds.
+    fn excess(&self) -> Vec<(TopicPartition, Cell)> {
+        let mut slots = self.lock();
+        let open = slots.by_partition.len();
+        let Some(count) = open.checked_sub(self.max).filter(|&count| count > 0) else {
+            return Vec::new();
+        };
+        let idle = slots.by_partition.iter();
+        let idle = idle.filter(|(_, slot)| Arc::strong_count(&slot.cell) == 1);
+        let mut idle: Vec<(&TopicPartition, &Slot)> = idle
+            .filter(|(_, slot)| lock(&slot.cell).is_unshared())
+            .collect();
+        if idle.len() > count {
+            idle.select_nth_unstable_by_key(count, |(_, slot)| slot.used);
+            idle.truncate(count);
+        }
+        let excess: Vec<_> = idle
+            .into_iter()
+            .map(|(partition, slot)| (partition.clone(), Arc::clone(&slot.cell)))
+            .collect();
+        if excess.is_empty() {
+            slots.look_at = slots.uses + (open / LOOKS) as u64;
+        }
+        excess
+    }
+
+    /// Closes the log in a cell, unless another thread has the cell in hand or a caller holds the log by now. Threads that want
+    /// the partition meanwhile wait, and then open it again.
+    fn close_unshared(&self, partition: &TopicPartition, cell: &Cell) -> Result<()> {
+        let mut held = match cell.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let Held::Open(log) = &*held else {
+            return Ok(());
+        };
+        if !held.is_unshared() {
+            return Ok(());
+        }
+        let log = log.clone();
+        let closed = close(&mut held, Held::Idle);
+        if let Err(error) = &closed
+            && !log.is_durable()
+        {
+            let lost = (log.path().to_path_buf(), error.to_string());
+            let mut slots = self.lock();
+            slots.lost.entry(partition.clone()).or_insert(lost);
+        }
+        closed
     }
 
     /// Fails if a log was closed to make room and could not be synced. Only the caller that wanted the room got the error, and records
