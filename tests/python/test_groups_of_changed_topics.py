@@ -133,6 +133,20 @@ def test_a_group_whose_partition_is_away_is_not_guessed(tmp_path: Path) -> None:
     assert "group billing is in several partitions of __consumer_offsets (3, 4) and is not shown" in ran.stderr
 
 
+def test_the_greatest_partition_counts_even_if_it_cannot_be_read(tmp_path: Path) -> None:
+    """Of 6 partitions Kafka looks for ``billing`` in partition 1; of 5, it would look in partition 4, which has old offsets."""
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS, 6)
+        logs.create_topic("orders")
+        for number, offset in ((1, 90), (4, 10), (5, 1)):
+            logs.log(OFFSETS, number).append_records([commit("billing" if number < 5 else "other", "orders", offset)])
+    damaged = tmp_path / f"{OFFSETS}-5" / f"{0:020}.log"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"\xff")
+    ran = run(tmp_path)
+    assert ran.returncode == 2
+    assert [line.split()[3] for line in ran.stdout.splitlines() if line.startswith("billing")] == ["90"], ran.stdout
+
+
 def test_a_group_whose_own_partition_is_missing_is_told_to_be_old(disks: list[Path], caplog: pytest.LogCaptureFixture) -> None:
     """The metadata has two partitions, and Kafka looks for ``billing`` in partition 1. Here is only partition 0, with an old offset of it."""
     place = next(path for path in disks if (path / f"{OFFSETS}-0").is_dir())

@@ -153,7 +153,9 @@ impl LogDir {
         unread: &mut Vec<Unread>,
     ) -> Result<BTreeMap<String, Group>> {
         let mut replays: Vec<(i32, Replay)> = Vec::new();
+        let mut greatest = None;
         for partition in partitions.iter().filter(|found| found.topic == TOPIC) {
+            greatest = greatest.max(Some(partition.partition));
             steps.at(partition)?;
             let mut replay = Replay::default();
             let replayed = self
@@ -174,10 +176,8 @@ impl LogDir {
             warnings.extend(replay.odd_assignments(&partition.to_string()));
             replays.push((partition.partition, replay));
         }
-        warnings.extend(one_partition::settle(
-            &mut replays,
-            missing::known_count(&topics.metadata),
-        ));
+        let known = missing::known_count(&topics.metadata);
+        warnings.extend(one_partition::settle(&mut replays, known, greatest));
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for (_, replay) in replays {
             for (name, replayed) in replay.groups {

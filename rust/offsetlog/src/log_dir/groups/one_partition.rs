@@ -6,8 +6,13 @@ use offsetlog_format::internal_topic::partition_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Removes groups from the partitions in which no coordinator looks for them, if they are in several. A group that is only in a wrong one
-/// stays. `known` is the topic's number of partitions, if the cluster's metadata says it. Returns a warning for each of these groups.
-pub(super) fn settle(replays: &mut [(i32, Replay)], known: Option<usize>) -> Vec<String> {
+/// stays. `known` is the topic's number of partitions, if the cluster's metadata says it; `greatest` is the greatest number of one that
+/// is here, whether it could be read or not. Returns a warning for each of these groups.
+pub(super) fn settle(
+    replays: &mut [(i32, Replay)],
+    known: Option<usize>,
+    greatest: Option<i32>,
+) -> Vec<String> {
     let mut places: BTreeMap<String, BTreeSet<i32>> = BTreeMap::new();
     for (partition, replay) in &*replays {
         let names = replay.groups.keys();
@@ -37,7 +42,6 @@ pub(super) fn settle(replays: &mut [(i32, Replay)], known: Option<usize>) -> Vec
     }
     places.retain(|_, found| found.len() > 1);
     // Without metadata, as many as the greatest number here tells; that names one of the partitions hardly ever if it is wrong.
-    let greatest = replays.iter().map(|(partition, _)| *partition).max();
     let count = known.unwrap_or_else(|| greatest.map_or(0, |number| number as usize + 1));
     for (name, found) in places {
         let own = i32::try_from(partition_of(&name, count)).unwrap_or(-1);
