@@ -290,8 +290,23 @@ impl Message {
         version: i16,
         reader: &mut Reader<'a>,
     ) -> Result<Struct<'a>, FormatError> {
+        self.read_within(version, reader, MAX_VALUES)
+    }
+
+    /// The same for a message of `values_max` values at most. Each element of an array counts, and each field of a structure. They take
+    /// up to a hundred bytes each.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), with `Count` for more values than that.
+    pub fn read_within<'a>(
+        &self,
+        version: i16,
+        reader: &mut Reader<'a>,
+        values_max: usize,
+    ) -> Result<Struct<'a>, FormatError> {
         self.check(version).map_err(|fault| reader.error(fault))?;
-        decoder::read(self.fields, version, self.is_flexible(version), reader)
+        let flexible = self.is_flexible(version);
+        decoder::read(self.fields, version, flexible, reader, values_max)
     }
 
     /// Appends the message in a version to `out`.

@@ -21,4 +21,6 @@ mod step;
 pub mod tls;
 pub mod transport;
 
-pub use step::{Changes, Peer, Piece, Reply, Service, Step};
+pub use step::{
+    AnyRoom, Changes, Peer, Piece, Reply, Room, SMALL_VALUES, Service, Step, VALUE_BYTES,
+};

@@ -42,6 +42,17 @@ impl Reply {
             .map(Piece::length)
             .fold(0, u64::saturating_add)
     }
+
+    /// Those of them that the protocol logic made: they are in memory until they are sent.
+    #[must_use]
+    pub fn made(&self) -> u64 {
+        let made = self.pieces.iter();
+        made.map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::File { .. } => 0,
+        })
+        .fold(0, u64::saturating_add)
+    }
 }
 
 /// A part of a response.
@@ -82,6 +93,29 @@ pub struct Peer {
     pub is_encrypted: bool,
 }
 
+/// Values of a request that is not large: whoever calls [`Service::receive`] has room for what is made of them.
+pub const SMALL_VALUES: usize = 4 << 10;
+
+/// Bytes that a value of a request costs at most until the request is answered: decoded, and in an answer for each name in a list.
+pub const VALUE_BYTES: u64 = 600;
+
+/// The memory of what is made of one request.
+pub trait Room {
+    /// Waits until no other request is large, and returns how many values this one may have; `None` if that took too long, and the logic
+    /// then ends the connection. It is called for a request of more than [`SMALL_VALUES`] values.
+    fn for_large(&mut self) -> Option<usize>;
+}
+
+/// Room without a bound, for logic that no transport runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnyRoom;
+
+impl Room for AnyRoom {
+    fn for_large(&mut self) -> Option<usize> {
+        Some(usize::MAX)
+    }
+}
+
 /// Protocol logic that a transport runs.
 ///
 /// A connection has one request in work at a time, as in Kafka: after `receive` returns [`Step::Wait`] the transport calls `resume`, and
@@ -94,7 +128,13 @@ pub trait Service: Send + Sync {
     fn begin(&self, peer: Peer) -> Self::Session;
 
     /// A whole request has come: the bytes of its frame without their length.
-    fn receive(&self, session: &mut Self::Session, frame: &[u8], now_ms: i64) -> Step;
+    fn receive(
+        &self,
+        session: &mut Self::Session,
+        frame: &[u8],
+        now_ms: i64,
+        room: &mut dyn Room,
+    ) -> Step;
 
     /// Looks again whether the request that waits can be answered.
     fn resume(&self, session: &mut Self::Session, now_ms: i64) -> Step;

@@ -1,8 +1,8 @@
 //! Runs a [`Service`](crate::Service) on sockets, as Kafka's `SocketServer` does: a thread for each connection, one request of a connection
 //! in work at a time, records from file to socket without a copy.
 //!
-//! Each client costs a bounded amount: connections, bytes of a request and of all requests together are limited, and each wait for a client
-//! has a deadline. What one connection sends is in buffers of that connection only.
+//! Each client costs a bounded amount: connections, bytes of a request, of all requests together and of answers that were not taken are
+//! limited, and each wait for a client has a deadline. What one connection sends is in buffers of that connection only.
 
 mod budget;
 mod channel;
@@ -13,6 +13,7 @@ mod log;
 mod metrics;
 mod options;
 mod server;
+mod turns;
 
 pub use connection::answer_all;
 pub use log::{Event, EventLevel, EventLog};

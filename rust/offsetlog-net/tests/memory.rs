@@ -13,9 +13,12 @@
 mod client;
 
 use client::{Client, Fetch, NOW, clean, int, open, structs};
+use offsetlog::format::cursor::Reader;
+use offsetlog::format::error::Part;
 use offsetlog::format::message::{Struct, Value};
-use offsetlog::format::protocol::{Api, apis};
-use offsetlog_net::{Service, Step};
+use offsetlog::format::protocol::{Api, RequestHeader, apis};
+use offsetlog_net::transport::{ServerLimits, answer_all};
+use offsetlog_net::{AnyRoom, Service, Step, VALUE_BYTES};
 use peak_alloc::PeakAlloc;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,7 +45,9 @@ fn send(
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();
     let session = client.session.as_mut().unwrap();
-    let step = client.broker.receive(session, &frame, client.now);
+    let step = client
+        .broker
+        .receive(session, &frame, client.now, &mut AnyRoom);
     let peak = MEMORY.peak_usage() - before;
     assert!(
         peak <= MOST * frame.len() + ALWAYS,
@@ -279,4 +284,160 @@ fn fetch_sessions_are_bounded_by_bytes() {
     let kept = MEMORY.current_usage().saturating_sub(before);
     assert!(kept < 80 << 20, "{kept}");
     assert!((1..39).contains(&refused), "{refused}");
+}
+
+/// Values of a request: the fewest with which it can be read.
+fn values_of(client: &mut Client<'_>, api: &Api, version: i16, request: &Struct<'_>) -> usize {
+    let frame = client.frame(api, version, request);
+    let mut reader = Reader::new(&frame, Part::Protocol);
+    RequestHeader::read(&mut reader).unwrap();
+    let (mut few, mut enough) = (0, 1 << 20);
+    while few + 1 < enough {
+        let half = usize::midpoint(few, enough);
+        match api.request.read_within(version, &mut reader.clone(), half) {
+            Ok(_) => enough = half,
+            Err(_) => few = half,
+        }
+    }
+    enough
+}
+
+/// Requests of many values, each of which is answered.
+fn requests_of_many(count: i32) -> Vec<(&'static Api, i16, Struct<'static>)> {
+    let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    let all_of = |field: &'static str, one: &dyn Fn(i32) -> Struct<'static>| {
+        let all: Vec<Struct<'static>> = (0..count).map(one).collect();
+        Struct::new().with(field, all)
+    };
+    let numbers = || (0..count).collect::<Vec<i32>>();
+    let numbered = |list: &'static str| {
+        let topic = Struct::new().with("name", "g-plain").with(list, numbers());
+        vec![topic]
+    };
+    let group = Struct::new()
+        .with("groupId", "nobody")
+        .with("topics", numbered("partitionIndexes"));
+    let config = |number: i32| {
+        Struct::new()
+            .with("resourceType", 2_i8)
+            .with("resourceName", number.to_string())
+    };
+    let asked = |number: i32| Struct::new().with("partitionIndex", number);
+    let epoch = |number: i32| Struct::new().with("partition", number);
+    let committed = |number: i32| asked(number).with("committedOffset", 1);
+    let of_topic = |name: &'static str, one: &dyn Fn(i32) -> Struct<'static>| {
+        let partitions: Vec<Struct<'static>> = (0..count).map(one).collect();
+        let topic = Struct::new()
+            .with(name, "g-plain")
+            .with("partitions", partitions);
+        vec![topic]
+    };
+    let in_group = Struct::new().with("groupId", "nobody");
+    vec![
+        (
+            &apis::FIND_COORDINATOR,
+            4,
+            Struct::new().with("coordinatorKeys", names.clone()),
+        ),
+        (
+            &apis::DESCRIBE_GROUPS,
+            5,
+            Struct::new().with("groups", names.clone()),
+        ),
+        (
+            &apis::DELETE_GROUPS,
+            2,
+            Struct::new().with("groupsNames", names),
+        ),
+        (
+            &apis::METADATA,
+            4,
+            all_of("topics", &|number| {
+                Struct::new().with("name", number.to_string())
+            }),
+        ),
+        (&apis::OFFSET_FETCH, 7, group),
+        (&apis::DESCRIBE_CONFIGS, 4, all_of("resources", &config)),
+        (
+            &apis::LIST_OFFSETS,
+            7,
+            Struct::new()
+                .with("replicaId", -1)
+                .with("topics", of_topic("name", &asked)),
+        ),
+        (
+            &apis::OFFSET_FOR_LEADER_EPOCH,
+            4,
+            Struct::new()
+                .with("replicaId", -1)
+                .with("topics", of_topic("topic", &epoch)),
+        ),
+        (
+            &apis::OFFSET_COMMIT,
+            8,
+            in_group
+                .clone()
+                .with("generationIdOrMemberEpoch", -1)
+                .with("topics", of_topic("name", &committed)),
+        ),
+        (
+            &apis::OFFSET_DELETE,
+            0,
+            in_group.with("topics", of_topic("name", &asked)),
+        ),
+    ]
+}
+
+/// A list of short names costs most for each byte: each is answered with a structure.
+#[test]
+fn a_value_costs_no_more_than_is_counted_for_it() {
+    const COUNT: i32 = 20_000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let broker = open(&clean()).with_coordinator(None, NOW).unwrap();
+    let client = &mut Client::new(&broker);
+    for (api, version, request) in requests_of_many(COUNT) {
+        let values = values_of(client, api, version, &request);
+        assert!(values >= COUNT as usize, "{}", api.name);
+        let frame = client.frame(api, version, &request);
+        MEMORY.reset_peak_usage();
+        let before = MEMORY.current_usage();
+        let session = client.session.as_mut().unwrap();
+        let step = client
+            .broker
+            .receive(session, &frame, client.now, &mut AnyRoom);
+        assert!(matches!(step, Step::Reply(_)), "{}: {step:?}", api.name);
+        let peak = MEMORY.peak_usage() - before;
+        let most = values * usize::try_from(VALUE_BYTES).unwrap() + ALWAYS;
+        assert!(
+            peak <= most,
+            "{}: {peak} bytes for {values} values",
+            api.name
+        );
+        println!("{}: {} bytes a value", api.name, peak / values);
+    }
+}
+
+/// A request that may cost more than there is ends its connection, and none other.
+#[test]
+fn a_request_that_is_too_large_ends_its_connection() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let broker = open(&clean()).with_coordinator(None, NOW).unwrap();
+    let mut client = Client::new(&broker);
+    let limits = ServerLimits {
+        requests_bytes_max: 20_000 * VALUE_BYTES,
+        ..ServerLimits::default()
+    };
+    for (count, is_answered) in [(19_000, true), (21_000, false)] {
+        let names: Vec<String> = (0..count).map(|number: i32| number.to_string()).collect();
+        let request = Struct::new().with("coordinatorKeys", names);
+        let frame = client.frame(&apis::FIND_COORDINATOR, 4, &request);
+        let mut input = i32::try_from(frame.len()).unwrap().to_be_bytes().to_vec();
+        input.extend_from_slice(&frame);
+        MEMORY.reset_peak_usage();
+        let before = MEMORY.current_usage();
+        let output = answer_all(&broker, &limits, &input);
+        let peak = MEMORY.peak_usage() - before;
+        assert_eq!(output.is_empty(), !is_answered);
+        assert!(peak <= 20_000 * 600 + (2 << 20), "{peak}");
+    }
 }

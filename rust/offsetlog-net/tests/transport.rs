@@ -1,4 +1,6 @@
 //! Whole connections against a server with a small protocol logic: cut anywhere, slow, hostile, many.
+//!
+//! over 600 lines: each test needs the same small server and its clock, and is short.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -354,6 +356,31 @@ fn memory_of_all_requests_is_bounded() {
 }
 
 /// Long polls hold connections, and not the memory that all requests share.
+/// Answers that clients do not take fill the memory: then nothing is begun until one is taken.
+#[test]
+fn answers_that_are_not_taken_are_bounded() {
+    let limits = ServerLimits {
+        requests_bytes_max: 1 << 20,
+        ..quick()
+    };
+    let running = Running::start(limits);
+    let (mut slow, mut other) = (running.connect(), running.connect());
+    let length = 64 << 20;
+    slow.write_all(&frame(format!("long {length}").as_bytes()))
+        .unwrap();
+    // The answer is there.
+    slow.read_exact(&mut [0; 4]).unwrap();
+    other.write_all(&frame(b"short")).unwrap();
+    let little = Duration::from_millis(300);
+    other.set_read_timeout(Some(little)).unwrap();
+    assert!(other.read(&mut [0]).is_err(), "it waits");
+    assert_eq!(running.echo.received(), 1);
+    let mut taken = vec![1; length];
+    slow.read_exact(&mut taken).unwrap();
+    other.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(read_frame(&mut other).unwrap(), b"short");
+}
+
 #[test]
 fn a_request_that_waits_gives_its_memory_back() {
     let running = Running::start(ServerLimits {

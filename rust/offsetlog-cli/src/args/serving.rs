@@ -91,7 +91,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u32).range(1024..=100 << 20))]
     pub(crate) max_request_bytes: u32,
 
-    /// Bytes of memory for all requests together
+    /// Bytes of memory for all requests together; as many for answers that are not taken, and for one large request that is answered
     #[arg(long, value_name = "BYTES", default_value_t = 128 << 20, value_parser = clap::value_parser!(u64).range(1 << 20..))]
     pub(crate) max_memory_bytes: u64,
 

@@ -7,18 +7,21 @@ use crate::uuid::Uuid;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-/// Reads the fields of a message.
+/// Reads the fields of a message, which are `values_max` at most, those in arrays and structures counted too.
 pub(super) fn read<'a>(
     fields: &'static [Field],
     version: i16,
     flexible: bool,
     reader: &mut Reader<'a>,
+    values_max: usize,
 ) -> Result<Struct<'a>, FormatError> {
+    let values_max = values_max.min(MAX_VALUES);
     let mut decoder = Decoder {
         reader,
         version,
         flexible,
-        left: MAX_VALUES,
+        values_max,
+        left: values_max,
     };
     decoder.structure(fields)
 }
@@ -27,6 +30,7 @@ struct Decoder<'r, 'a> {
     reader: &'r mut Reader<'a>,
     version: i16,
     flexible: bool,
+    values_max: usize,
     /// Values that may still be made.
     left: usize,
 }
@@ -91,8 +95,8 @@ impl<'a> Decoder<'_, 'a> {
     ) -> Result<Value<'a>, FormatError> {
         self.left = self.left.checked_sub(1).ok_or_else(|| {
             self.reader.error(Fault::Count {
-                found: MAX_VALUES as i64 + 1,
-                expected: MAX_VALUES as i64,
+                found: self.values_max as i64 + 1,
+                expected: self.values_max as i64,
             })
         })?;
         Ok(match *kind {

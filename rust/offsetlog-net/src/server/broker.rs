@@ -10,7 +10,8 @@ use super::open_transactions::Decisions;
 use super::options::{Event, OpenTransactions, ServeOptions};
 use super::partition::Partition;
 use super::reply::{closed, reply, reply_in};
-use crate::step::{Changes, Peer, Service, Step};
+use super::request::decode;
+use crate::step::{Changes, Peer, Room, Service, Step};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
@@ -409,7 +410,13 @@ impl Service for Broker {
         }
     }
 
-    fn receive(&self, session: &mut Session, frame: &[u8], now_ms: i64) -> Step {
+    fn receive(
+        &self,
+        session: &mut Session,
+        frame: &[u8],
+        now_ms: i64,
+        room: &mut dyn Room,
+    ) -> Step {
         // A transport that gave up a request forgets it here.
         if let Some(waiting) = session.waiting.take() {
             self.forget(&waiting);
@@ -438,14 +445,9 @@ impl Service for Broker {
                 asked.version, api.name
             ));
         }
-        let request = match api.request.read(asked.version, &mut reader) {
+        let request = match decode(api, asked.version, &reader, room) {
             Ok(request) => request,
-            Err(error) => {
-                return closed(format!(
-                    "a request {} of version {} is malformed: {error}",
-                    api.name, asked.version
-                ));
-            }
+            Err(reason) => return closed(reason),
         };
         if api.key == apis::API_VERSIONS.key {
             return Self::api_versions(&asked, &request);

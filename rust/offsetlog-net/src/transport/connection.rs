@@ -5,6 +5,7 @@ use super::channel::{Channel, Memory};
 use super::ended::Ended;
 use super::metrics::{Metrics, add};
 use super::options::ServerLimits;
+use super::turns::{Turn, Turns};
 use crate::sasl::{Gate, Users, Verdict};
 use crate::socket::write_parts;
 use crate::step::{Peer, Piece, Reply, Service, Step};
@@ -39,6 +40,7 @@ pub(crate) struct Common {
     pub(crate) limits: ServerLimits,
     pub(crate) users: Option<Arc<Users>>,
     pub(crate) budget: Budget,
+    pub(crate) turns: Turns,
     pub(crate) metrics: Metrics,
     pub(crate) is_stopping: AtomicBool,
 }
@@ -47,6 +49,7 @@ impl Common {
     pub(crate) fn new(limits: ServerLimits, users: Option<Arc<Users>>) -> Self {
         Self {
             budget: Budget::new(limits.requests_bytes_max),
+            turns: Turns::new(limits.requests_bytes_max),
             limits,
             users,
             metrics: Metrics::new(),
@@ -124,7 +127,7 @@ struct Talk<'a, S, C> {
     handshake_until: Option<Instant>,
 }
 
-impl<S: Service, C: Channel> Talk<'_, S, C> {
+impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
     fn run(&mut self, session: &mut S::Session) -> Ended {
         loop {
             match self.one_request(session) {
@@ -243,15 +246,23 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
     }
 
     fn serve(&mut self, session: &mut S::Session, part: Part<'_>) -> Result<(), Ended> {
-        let mut part = Some(part);
         let changes = self.service.changes();
         let mut seen = changes.count();
-        let mut step = caught(|| self.service.receive(session, &self.frame, wall_clock()))?;
+        let mut turn = self.turn()?;
+        let mut step =
+            caught(|| (self.service).receive(session, &self.frame, wall_clock(), &mut turn))?;
+        // The request has been read: others may have its memory.
+        drop(part);
+        self.forget();
         loop {
             let until_ms = match step {
-                Step::Reply(reply) => return self.send(reply),
+                Step::Reply(reply) => {
+                    let _unsent = turn.answered(reply.made());
+                    return self.send(reply);
+                }
                 Step::Silent => return Ok(()),
                 Step::Close { reply, reason } => {
+                    drop(turn);
                     if let Some(reply) = reply {
                         self.send(reply)?;
                         self.channel.finish();
@@ -260,14 +271,25 @@ impl<S: Service, C: Channel> Talk<'_, S, C> {
                 }
                 Step::Wait { until_ms } => until_ms,
             };
-            // The waiting request has been read: others may have its memory.
-            if part.take().is_some() {
-                self.forget();
-            }
+            drop(turn);
             self.wait(seen, until_ms)?;
             seen = changes.count();
+            turn = self.turn()?;
             step = caught(|| self.service.resume(session, wall_clock()))?;
         }
+    }
+
+    /// Waits for the request's turn.
+    fn turn(&self) -> Result<Turn<'a>, Ended> {
+        let deadline = self.soon(Instant::now() + self.common.limits.request_timeout);
+        let common = self.common;
+        let turn = common.turns.begin(deadline, || common.is_stopping());
+        let is_stopping = common.is_stopping();
+        turn.ok_or(if is_stopping {
+            Ended::Stopped
+        } else {
+            Ended::Memory
+        })
     }
 
     /// Waits until something changed or the time has come. Ends the connection of a client that hung up meanwhile: it no longer waits, and

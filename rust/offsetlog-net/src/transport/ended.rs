@@ -20,7 +20,7 @@ pub(crate) enum Ended {
     SlowClient,
     /// The length of a request is not allowed.
     Length { length: i32, bytes_max: u32 },
-    /// All memory for requests was in use until the deadline.
+    /// All memory for requests or answers, or each turn, was in use until the deadline.
     Memory,
     /// TLS could not be set up.
     #[cfg_attr(

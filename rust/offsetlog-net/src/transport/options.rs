@@ -15,7 +15,10 @@ pub struct ServerLimits {
     pub connections_max: usize,
     /// Bytes of one request (`socket.request.max.bytes`).
     pub request_bytes_max: u32,
-    /// Bytes of all requests that are read or answered at one time (`queued.max.request.bytes`).
+    /// Bytes of all requests that are read or wait for their turn (`queued.max.request.bytes`). Nothing is begun while answers of as many
+    /// bytes were not taken by their clients. One request at a time may cost as much memory until it is answered; the others that are
+    /// answered at once, 16 at most, cost [`SMALL_VALUES`](crate::SMALL_VALUES) times [`VALUE_BYTES`](crate::VALUE_BYTES) each. An answer
+    /// comes on top while it is made.
     pub requests_bytes_max: u64,
     /// How long a new connection may take until its first request is there and answered, TLS and SASL included.
     pub handshake_timeout: Duration,

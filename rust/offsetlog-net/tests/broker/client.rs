@@ -8,7 +8,7 @@ use offsetlog::format::protocol::{Api, RequestHeader, ResponseHeader, apis};
 use offsetlog::format::{BatchView, Uuid};
 use offsetlog::{BatchDecoder, Isolation};
 use offsetlog_net::server::{Broker, ServeOptions, Session};
-use offsetlog_net::{Peer, Piece, Reply, Service, Step};
+use offsetlog_net::{AnyRoom, Peer, Piece, Reply, Service, Step};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ impl<'b> Client<'b> {
     pub fn send(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Step {
         let frame = self.frame(api, version, request);
         let session = self.session.as_mut().unwrap();
-        self.broker.receive(session, &frame, self.now)
+        self.broker.receive(session, &frame, self.now, &mut AnyRoom)
     }
 
     pub fn resume(&mut self) -> Step {

@@ -8,7 +8,7 @@ use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::{ANNOUNCED, api, apis};
 use offsetlog_net::server::{Broker, ServeOptions, Until};
-use offsetlog_net::{Service, Step};
+use offsetlog_net::{AnyRoom, Service, Step};
 use std::path::PathBuf;
 
 fn announced(broker: &Broker) -> Vec<(i64, i64, i64)> {
@@ -244,7 +244,7 @@ fn trap_10_all_that_is_announced_can_be_read_and_nothing_else_is_answered() {
         frame.extend_from_slice(&key.to_be_bytes());
         frame.extend_from_slice(&version.to_be_bytes());
         frame.extend_from_slice(&[0, 0, 0, 1, 0xff, 0xff, 0]);
-        let step = broker.receive(client.session.as_mut().unwrap(), &frame, NOW);
+        let step = broker.receive(client.session.as_mut().unwrap(), &frame, NOW, &mut AnyRoom);
         assert!(matches!(step, Step::Close { reply: None, .. }), "{step:?}");
     }
 }
@@ -276,7 +276,7 @@ fn trap_12_an_unknown_version_of_api_versions_is_answered_in_version_0() {
     let mut frame = client.frame(&apis::API_VERSIONS, 3, &Struct::new());
     frame[2..4].copy_from_slice(&9_i16.to_be_bytes());
     let session = client.session.as_mut().unwrap();
-    let Step::Reply(reply) = broker.receive(session, &frame, NOW) else {
+    let Step::Reply(reply) = broker.receive(session, &frame, NOW, &mut AnyRoom) else {
         panic!("no reply");
     };
     let response = client.response(&apis::API_VERSIONS, 0, &reply);

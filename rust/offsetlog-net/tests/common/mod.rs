@@ -2,7 +2,7 @@
 
 use offsetlog::disk::{Access, Disk, DiskFile, RealDisk};
 use offsetlog_net::transport::ServerLimits;
-use offsetlog_net::{Changes, Peer, Piece, Reply, Service, Step};
+use offsetlog_net::{Changes, Peer, Piece, Reply, Room, Service, Step};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -99,7 +99,7 @@ impl Service for Echo {
         Session::default()
     }
 
-    fn receive(&self, session: &mut Session, frame: &[u8], now_ms: i64) -> Step {
+    fn receive(&self, session: &mut Session, frame: &[u8], now_ms: i64, _: &mut dyn Room) -> Step {
         self.received.fetch_add(1, Ordering::Relaxed);
         let text = String::from_utf8_lossy(frame).into_owned();
         let mut words = text.split(' ');
@@ -133,6 +133,7 @@ impl Service for Echo {
                     },
                 ],
             }),
+            "long" => Step::Reply(reply(&vec![0; number() as usize])),
             _ => Step::Reply(reply(frame)),
         }
     }
