@@ -228,6 +228,8 @@ class Topics:
         ------
         LogDirError
             There is no such topic.
+        ClusterError
+            The topic is a broker's, which has the cluster's settings: none are stored with it.
         ConfigError
             A setting that cannot be, or that contradicts the `defaults` of the log dir.
         """

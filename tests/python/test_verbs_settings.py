@@ -22,6 +22,7 @@ from offsetlog import Log, LogDir
 
 MINE, TOPICS = "python/test_settings_of_verbs.py", "python/test_topics.py"
 CLUSTER, UNKNOWN = "python/test_cluster.py", "python/test_restore_unknown.py"
+WHOSE = "python/test_whose_settings.py"
 OF_UPKEEP = {
     f"{MINE}::test_upkeep_in_a_brokers_log_dir_goes_by_the_highest_layer",
     f"{MINE}::test_upkeep_alone_goes_by_the_stored_settings_alone",
@@ -38,7 +39,7 @@ OF_COPIES = {
 OF_MIRRORS = {f"{MINE}::test_a_mirror_has_the_topics_settings_and_does_nothing_by_them"}
 OF_NEW_ONES = {
     f"{MINE}::test_new_settings_are_stored_and_the_next_append_goes_by_them",
-    f"{MINE}::test_new_settings_in_a_brokers_log_dir_are_a_file_of_our_own",
+    f"{MINE}::test_new_settings_in_a_brokers_log_dir_change_nothing_there",
 }
 OF_DELETED = {f"{MINE}::test_a_deleted_topic_waits_as_long_as_the_log_dirs_defaults_say"}
 
@@ -92,10 +93,10 @@ SAID: dict[str, str | dict[str, set[str]]] = {
     "`segment.bytes`, `segment.index.bytes`, `preallocate`": {
         "Log.roll": {f"{MINE}::test_a_roll_makes_the_new_segment_by_the_settings_of_now"}
     },
-    "stored, and hold from now; a broker keeps its own": {
+    "stored, and hold from now; `offsetlog settings` changes those it names, in each partition, beside what that has": {
         "Log.config": OF_NEW_ONES | {"python/test_append_settings.py::test_config_can_change_while_the_log_is_open"},
         "LogDir.set_topic_config": OF_NEW_ONES,
-        "offsetlog settings": OF_NEW_ONES,
+        "offsetlog settings": OF_NEW_ONES | {f"{WHOSE}::test_partitions_keep_what_they_have_of_their_own"},
     },
     "*known settings*": {
         "Log.maintain": OF_UPKEEP | {f"{CLUSTER}::test_one_log_is_refused_as_well"},

@@ -46,7 +46,9 @@ STOPPED: dict[str, set[str] | None] = {
     "no entry of its checkpoints moves back": {"forward"},
     "as a broker rolls": {"rolls"},
     "lines in its checkpoints, and the mark of a clean shutdown if it was there": {"mark", "lines"},
-    "*known folders*; a broker ignores the file": {"around"},
+    "*known folders*; with a broker's partition none are stored: `Log.config` holds while the log is open, the others refuse the topic": {
+        "around"
+    },
     "*internal topics*; its high watermark goes down too": {"internal", "down"},
     "*internal topics*; a line in its checkpoint": {"internal", "line"},
     "*internal topics*": {"internal"},

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
                         values.add_effective(&topic, &held.config);
                     } else {
                         values.add(Some(&topic), &stored);
+                        tell_differing(&log_dir, &topic, console)?;
                     }
                 }
                 Err(error) => pass_over(error, &topic, &mut failed)?,
@@ -118,6 +119,29 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
         return Ok(EXIT_NOTHING);
     }
     Ok(EXIT_FINE)
+}
+
+/// Names the partitions that have other settings than the first one, whose settings are shown.
+fn tell_differing(
+    log_dir: &LogDir,
+    topic: &str,
+    console: &mut Console<'_>,
+) -> Result<(), offsetlog::Error> {
+    for (partition, config) in log_dir.differing_configs(topic)? {
+        let given: Vec<String> = config
+            .given()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let given = if given.is_empty() {
+            "none".to_owned()
+        } else {
+            given.join(" ")
+        };
+        console.warn(&format!(
+            "{topic}-{partition} has other settings than what is shown of its topic: {given}"
+        ));
+    }
+    Ok(())
 }
 
 /// Topics that failed, each once.
@@ -206,6 +230,15 @@ fn list(args: &Settings, console: &mut Console<'_>) -> Result<(), Failure> {
 /// Gives topics settings, and takes some. Returns the topics that could not be changed.
 fn change(args: &Settings, console: &mut Console<'_>) -> Result<Failed, Failure> {
     let given = unique(&args.given)?;
+    if let Some(both) = args
+        .unset
+        .iter()
+        .find(|name| given.contains_key(name.as_str()))
+    {
+        return Err(Failure::Usage(format!(
+            "{both} is to be set (--config) and removed (--unset): say one of them"
+        )));
+    }
     let unknown = args
         .unset
         .iter()
@@ -217,16 +250,14 @@ fn change(args: &Settings, console: &mut Console<'_>) -> Result<Failed, Failure>
     // Settings can only be changed if the topic exists: no folder, and no lock in one, is created for that.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
     let log_dir = open(&args.paths, console)?;
+    // Each partition keeps what it has beside that.
     let change_one = |topic: &String| {
-        let stored = log_dir.topic_config(topic)?;
-        let mut pairs: BTreeMap<&str, &str> = stored.given().collect();
-        pairs.extend(&given);
-        pairs.retain(|name, _| !args.unset.iter().any(|unset| unset == name));
-        let config = LogConfig::parse(pairs)?;
-        if config == stored {
-            return Ok(());
-        }
-        log_dir.set_topic_config(topic, &config)
+        log_dir.change_topic_config(topic, |stored| {
+            let mut pairs: BTreeMap<&str, &str> = stored.given().collect();
+            pairs.extend(&given);
+            pairs.retain(|name, _| !args.unset.iter().any(|unset| unset == name));
+            LogConfig::parse(pairs)
+        })
     };
     let mut failed = Failed::new();
     let changed = args.topics.iter().try_for_each(|topic| {

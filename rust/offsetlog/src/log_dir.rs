@@ -12,6 +12,7 @@ mod new_partitions;
 mod open_logs;
 mod routing;
 mod strays;
+mod topic_settings;
 mod topics;
 mod transactions;
 mod whole_logs;
@@ -37,7 +38,8 @@ pub use groups::{
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};
 pub use strays::Stray;
-pub use topics::{ClusterSettings, NewTopic, TopicSettings};
+pub use topic_settings::{ClusterSettings, TopicSettings};
+pub use topics::NewTopic;
 pub(crate) use topics::{DEPTH_MAX, DUE_FILE, remove_all};
 pub use transactions::{Transaction, TransactionState};
 pub use writer::{LogDirOptions, Route};

@@ -96,8 +96,9 @@ pub(crate) struct Membership {
     /// Why the cluster's settings of the topic are not known.
     missing: Option<String>,
     broker: Option<BrokerSettings>,
-    /// No metadata at hand has the topic.
-    is_elsewhere: bool,
+    /// Settings that are stored beside it make it ours: no metadata at hand has the topic, and it is not one that a broker of this log
+    /// dir made.
+    may_be_kept: bool,
     /// Nothing around the partition is a broker's.
     is_lone: bool,
 }
@@ -204,13 +205,16 @@ impl Surroundings {
         found.topic_id = self.topic_id(path)?;
         found.metadata = self.metadata_of(log_dir, &node)?;
         found.missing = found.missing_because(node.cluster_id.as_deref());
-        found.is_elsewhere = match &found.metadata {
+        let is_unknown = match &found.metadata {
             None => true,
             Some(metadata) => metadata
                 .image
                 .as_ref()
                 .is_ok_and(|image| image.is_complete && found.topic_in(image).is_none()),
         };
+        // Ours has its settings before it has segments.
+        found.may_be_kept =
+            is_unknown && (is_kept || found.is_lone || !has_segments(self.disk(), path)?);
         if is_kept {
             found.keep();
         }
@@ -358,11 +362,27 @@ impl Surroundings {
 }
 
 impl Membership {
-    /// Its settings are stored beside it now: offsetlog made it or took it over, unless a cluster has it.
+    /// Its settings are stored beside it now: offsetlog made it, or took over one that stood alone, unless a cluster has it.
     pub(crate) fn keep(&mut self) {
-        if self.is_elsewhere {
+        if self.may_be_kept {
             self.mark = None;
         }
+    }
+
+    /// Refuses to store settings beside a partition in which they would not hold.
+    ///
+    /// # Errors
+    /// `Cluster`.
+    pub(crate) fn check_kept(&self, path: &Path) -> Result<()> {
+        if self.may_be_kept || !self.is_brokers() {
+            return Ok(());
+        }
+        let reason = format!(
+            "the partition is a broker's ({}): it has the cluster's settings, and none that are stored with it here would hold; change them \
+             in the cluster (kafka-configs), or give them to the call that is to use them (config=, --config)",
+            self.mark()
+        );
+        Err(Error::cluster(path, reason))
     }
 
     /// Whether the partition is a broker's, and not ours to keep.

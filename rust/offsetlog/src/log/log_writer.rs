@@ -429,7 +429,8 @@ impl LogWriter {
         self.writer().config().clone()
     }
 
-    /// Replaces the settings, and those stored beside the data.
+    /// Replaces the settings, and those stored beside the data. With a broker's partition none are stored: they hold while the log is
+    /// open.
     ///
     /// # Errors
     /// `Io`, `Closed`, `Poisoned`.

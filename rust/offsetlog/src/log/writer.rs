@@ -349,10 +349,13 @@ impl PartitionWriter {
         let mut membership = Membership::clone(&self.guard.membership);
         membership.keep();
         let effective = membership.effective(Some(config), None, &self.config.defaults)?;
-        write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
+        // A broker's partition has those of its cluster: what is given holds while the log is open.
+        if !membership.is_brokers() {
+            write_config(self.directory.disk.as_ref(), &self.directory.path, config)?;
+            self.config.stored = Some(config.clone());
+        }
         self.config.effective = effective.config().clone();
         self.config.given = Some(config.clone());
-        self.config.stored = Some(config.clone());
         self.guard.membership = Arc::new(membership);
         Ok(())
     }

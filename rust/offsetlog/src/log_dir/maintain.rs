@@ -1,6 +1,6 @@
 //! Maintains all partitions of log dirs, and deletes the directories of deleted topics.
 
-use super::writer::{Writer, is_closed};
+use super::writer::{Writer, guard, is_closed};
 use super::{ClusterSettings, LogDir, TopicPartition};
 use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +54,11 @@ impl LogDir {
                 report.removed = self.remove_deleted_of(&options.topics, now, true)?;
             }
             return Ok(report);
+        }
+        {
+            // Another process may have made topics or partitions, or deleted some. A thread that does so here has done it wholly.
+            let _alone = guard(&self.writer()?.topics);
+            self.refresh_listing()?;
         }
         let mut report = self.keep_all(options, |partition| self.used(partition))?;
         match self.write_lines() {

@@ -35,6 +35,7 @@ impl LogDir {
     pub fn add_partitions(&self, topic: &str, partitions: i32) -> Result<Vec<i32>> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
+        self.list_again(topic)?;
         let known: Vec<i32> = self.0.listing().numbers(topic).collect();
         let Some(first) = known.first().and_then(|&partition| {
             self.path_of(&TopicPartition {

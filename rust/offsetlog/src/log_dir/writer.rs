@@ -383,7 +383,7 @@ impl LogDir {
     }
 
     /// Lists the partitions of a topic again.
-    fn list_again(&self, topic: &str) -> Result<()> {
+    pub(super) fn list_again(&self, topic: &str) -> Result<()> {
         // Held meanwhile: a thread that makes or deletes a topic changes the listing behind the directories, and what was listed between
         // may not take the place of that.
         let mut listing = self.0.listing_mut();

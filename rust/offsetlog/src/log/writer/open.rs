@@ -70,9 +70,11 @@ pub(in crate::log) fn open(
         start.log_start_offset = log_start;
         place.limit_start_line(log_start);
     }
-    // A log that is not a broker's gets stored settings even if none are given: by them the next opening sees that it is ours.
-    let is_made = stored.is_none() && !guard.membership.is_brokers() && !write.is_copy;
-    if is_made || (write.config.is_some() && stored != write.config) {
+    // A log that is not a broker's gets stored settings even if none are given: by them the next opening sees that it is ours. A
+    // broker's has those of its cluster: what is given holds while the log is open.
+    let is_made = stored.is_none() && !write.is_copy;
+    let is_changed = write.config.is_some() && stored != write.config;
+    if !guard.membership.is_brokers() && (is_made || is_changed) {
         let given = write.config.clone().unwrap_or_default();
         write_config(directory.disk.as_ref(), &directory.path, &given)?;
     }
