@@ -187,9 +187,9 @@ def test_what_the_metadata_does_not_have_is_refused(place: Place, tmp_path: Path
     meta = place.one / META
     whole = meta.read_text()
     meta.write_text(whole.replace("node.id=1", "node.id=2"))
-    refused(place, ClusterError, "broker 2 is none of those that have it: 1", stray)
+    refused(place, ClusterError, "broker 2 is none of those that have it: 1", stray, log_dirs=())
     meta.write_text(whole.replace("cluster.id=", "cluster.id=x"))
-    refused(place, ConfigError, "the metadata is that of cluster", stray)
+    refused(place, ConfigError, "the metadata is that of cluster", stray, log_dirs=())
     meta.unlink()
     refused(place, LogDirError, "no meta.properties says", stray)
     meta.write_text(whole)
@@ -459,3 +459,55 @@ def test_readers_see_it(place: Place) -> None:
         log_dir.refresh()
         assert log_dir.log("g-plain", 0).log_end_offset == 200
         assert log_dir.strays() == []
+
+
+def of_cluster(folder: Path, cluster: str) -> Path:
+    (folder / META).write_text(f"version=1\ncluster.id={cluster}\nnode.id=1\n")
+    return folder
+
+
+def test_the_metadata_of_another_cluster_is_not_taken_for_its_own(
+    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beside the cluster's own metadata there is a longer log of another cluster, with another id for a topic of the name."""
+    Place.copy(METADATA / "__cluster_metadata-0", place.one / "__cluster_metadata-0")
+    raw = bytes(range(16))
+    many = [topic("g-plain", raw), *(partition(raw, number, [1]) for number in range(3)), *[topic("x", raw[::-1])] * 400]
+    foreign = of_cluster(metadata_log(tmp_path / "other", many), "another")
+    stray = aside(place.one / "g-plain-0")
+    with caplog.at_level("WARNING", "offsetlog"):
+        outcomes = {Path(row.path).name: row.outcome for row in identity(place.one, place.two, foreign) if "g-plain" in row.path}
+    assert outcomes == {stray.name: "ignores", "g-plain-2": "serves"}, outcomes
+    assert "metadata logs of several clusters are here" in caplog.text
+    (done,) = adopt(stray, log_dirs=place.two, metadata=foreign)
+    assert (done.topic_id, done.topic_id_before) == (PLAIN, PLAIN)
+    # Of two foreign ones neither tells anything.
+    shutil.rmtree(place.one / "__cluster_metadata-0")
+    third = of_cluster(metadata_log(tmp_path / "third", many), "third")
+    (row,) = [row for row in identity(place.one, place.two, foreign, third) if row.path == done.path]
+    assert row.outcome == "unknown"
+    assert "metadata logs of several clusters are here, and none is that of these log dirs" in row.reason
+
+
+def test_a_log_dir_that_does_not_tell_whose_it_is_is_looked_into(place: Place) -> None:
+    """A broker with both would not start: its second log dir has lost its meta.properties, and a live directory of the partition."""
+    stray = aside(Place.copy(place.one / "g-plain-0", place.root / "aside" / "g-plain-0"))
+    stray = stray.rename(place.one / stray.name)
+    (place.one / "g-plain-0").rename(place.two / "g-plain-0")
+    properties = place.two / META
+    text = properties.read_text()
+    properties.unlink()
+    refused(place, LogDirError, "stands in the place of this partition", stray)
+    for one, other, kind in (("node.id=1", "node.id=2", "node"), ("cluster.id=", "cluster.id=x", "cluster")):
+        assert one in text
+        properties.write_text(text.replace(one, other))
+        refused(place, LogDirError, f"a log dir of {kind} .*name log dirs of the same broker", stray)
+
+
+def test_a_log_dir_by_two_names_is_one(place: Place) -> None:
+    link = place.root / "link"
+    link.symlink_to(place.one)
+    aside(place.one / "g-plain-0")
+    stray = next(link.glob("g-plain-0.*-stray"))
+    (done,) = adopt(stray, log_dirs=[place.one, place.two], metadata=METADATA)
+    assert (done.set_aside, done.log_end_offset) == ((), 200)

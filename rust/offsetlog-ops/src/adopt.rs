@@ -221,12 +221,18 @@ fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec
     let mut folders: Vec<PathBuf> = Vec::new();
     let around = paths.iter().filter_map(|path| path.parent());
     let all = around.map(Path::to_path_buf);
+    let mut ids = Vec::new();
     for folder in all.chain(how.log_dirs.clone()).chain(how.metadata.clone()) {
-        if !folders.contains(&folder) {
+        // A folder is the same by what it is, not by its name.
+        let id = open.disk.stat(&folder).map(|found| found.id).ok();
+        let is_known = folders.contains(&folder) || id.is_some_and(|id| ids.contains(&id));
+        if !is_known {
+            ids.extend(id);
             folders.push(folder);
         }
     }
     let places = Places::read(&folders, open)?;
+    refuse_other_brokers(&places, paths, how)?;
     let mut plans: Vec<Plan> = Vec::new();
     for path in paths {
         let (place, found) = find(&places, path)?;
@@ -245,6 +251,34 @@ fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec
         plans.push(planned);
     }
     Ok(plans)
+}
+
+/// Refuses a further log dir that is another broker's or cluster's: what stands in it says nothing of this one.
+fn refuse_other_brokers(places: &Places, paths: &[PathBuf], how: &AdoptOptions) -> Result<()> {
+    for path in paths {
+        let (own, _) = find(places, path)?;
+        for folder in &how.log_dirs {
+            let folder = local_path(folder)?;
+            let Some(other) = places.log_dirs.iter().find(|place| place.path == folder) else {
+                continue;
+            };
+            let differs = |one: Option<String>, other: Option<String>| {
+                one.zip(other).filter(|(one, other)| one != other)
+            };
+            let cluster = |place: &LogDirPlace| place.cluster_id().map(str::to_owned);
+            let node = |place: &LogDirPlace| place.node_id().map(|id| id.to_string());
+            let found = differs(cluster(own), cluster(other)).map(|ids| ("cluster", ids));
+            let found = found.or_else(|| differs(node(own), node(other)).map(|ids| ("node", ids)));
+            if let Some((kind, (here, there))) = found {
+                let reason = format!(
+                    "a log dir of {kind} {there}, and {} is in one of {kind} {here}: name log dirs of the same broker (log_dirs=, --log-dir)",
+                    path.display()
+                );
+                return Err(Error::log_dir(&folder, reason));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn find<'p>(places: &'p Places, path: &Path) -> Result<(&'p LogDirPlace, &'p PartitionPlace)> {
@@ -365,8 +399,16 @@ fn in_the_way(
     let (cluster, node, ..) = key(place, found);
     let mut paths = Vec::new();
     for other in &places.log_dirs {
-        let is_ours = std::ptr::eq(other, place)
-            || (node.is_some() && (other.cluster_id(), other.node_id()) == (cluster, node));
+        // A log dir that does not tell whose it is, is this broker's if it is named beside.
+        let may_be = |one: Option<&str>, other: Option<&str>| {
+            one.zip(other).is_none_or(|(one, other)| one == other)
+        };
+        let is_node = other
+            .node_id()
+            .zip(node)
+            .is_none_or(|(one, other)| one == other);
+        let is_ours =
+            std::ptr::eq(other, place) || (is_node && may_be(other.cluster_id(), cluster));
         let same = other.partitions.iter().filter(|each| {
             matches!(each.state, DirectoryState::Live | DirectoryState::Future)
                 && (&each.topic, each.partition) == (&target.topic, found.partition)

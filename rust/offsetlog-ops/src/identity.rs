@@ -147,7 +147,8 @@ pub fn identity<P: AsRef<Path>>(
     let mut places = Places::read_told(paths, options, progress)?;
     let log_dirs = std::mem::take(&mut places.log_dirs);
     let metadata = places.metadata.as_ref();
-    let cluster = Cluster::of(&log_dirs, metadata);
+    let metadata_cluster = places.metadata_cluster.clone();
+    let cluster = Cluster::of(&log_dirs, metadata, metadata_cluster.as_deref());
     let mut directories = Vec::new();
     for place in &log_dirs {
         let row = |path: &Path, kind, (outcome, reason)| DirectoryIdentity {
@@ -225,7 +226,11 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    fn of(log_dirs: &'a [LogDirPlace], metadata: Option<&'a MetadataImage>) -> Self {
+    fn of(
+        log_dirs: &'a [LogDirPlace],
+        metadata: Option<&'a MetadataImage>,
+        metadata_id: Option<&'a str>,
+    ) -> Self {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let mut by_directory: BTreeMap<[u8; 16], Vec<&Path>> = BTreeMap::new();
         let mut live = Live::new();
@@ -246,8 +251,6 @@ impl<'a> Cluster<'a> {
         let most = counts.values().max().copied();
         let ids = || log_dirs.iter().filter_map(LogDirPlace::cluster_id);
         let id = ids().find(|id| counts.get(id).copied() == most);
-        let with_metadata = log_dirs.iter().filter(|place| place.has_metadata_log());
-        let mut with_metadata = with_metadata.filter_map(LogDirPlace::cluster_id);
         let is_kraft = match metadata {
             Some(metadata) => Some(!metadata.is_of_zookeeper),
             None => log_dirs
@@ -258,7 +261,7 @@ impl<'a> Cluster<'a> {
         };
         Self {
             id,
-            metadata_id: with_metadata.next(),
+            metadata_id,
             is_kraft,
             nodes: log_dirs.iter().filter_map(LogDirPlace::node_id).collect(),
             by_directory,

@@ -10,6 +10,7 @@ use offsetlog::{
     DirectoryProgress, Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result,
     Steps, folder_kind, local_path,
 };
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -47,6 +48,8 @@ pub(crate) struct Places {
     pub(crate) log_dirs: Vec<LogDirPlace>,
     /// What the cluster's metadata says, if it is here.
     pub(crate) metadata: Option<MetadataImage>,
+    /// The cluster that it is of, if `meta.properties` beside the metadata log says so.
+    pub(crate) metadata_cluster: Option<String>,
     /// Why it cannot be read.
     pub(crate) metadata_error: Option<Error>,
     pub(crate) warnings: Vec<String>,
@@ -75,6 +78,7 @@ impl Places {
         let mut places = Self {
             log_dirs: Vec::new(),
             metadata: None,
+            metadata_cluster: None,
             metadata_error: None,
             warnings: Vec::new(),
         };
@@ -117,7 +121,9 @@ impl Places {
                 "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
             ));
         }
-        if !opened.is_empty() {
+        let foreign = places.choose_cluster();
+        opened.retain(|path| !foreign.iter().any(|folder| path.starts_with(folder)));
+        if !opened.is_empty() && places.metadata_error.is_none() {
             let read = LogDir::open(&opened, options).and_then(|opened| opened.metadata());
             match read {
                 Ok(metadata) => places.metadata = metadata,
@@ -130,6 +136,60 @@ impl Places {
         }
         steps.end()?;
         Ok(places)
+    }
+
+    /// Decides whose metadata is read where metadata logs of several clusters are here: that of the cluster of most log dirs with
+    /// partitions. Returns the folders of the others, with a warning; without one of that cluster none can be read, which is an error.
+    fn choose_cluster(&mut self) -> Vec<PathBuf> {
+        let logs = || {
+            let all = self.log_dirs.iter();
+            all.filter(|place| place.has_metadata_log())
+        };
+        let clusters: BTreeSet<Option<&str>> = logs().map(LogDirPlace::cluster_id).collect();
+        self.metadata_cluster = clusters.iter().copied().flatten().next().map(str::to_owned);
+        if clusters.len() < 2 {
+            return Vec::new();
+        }
+        let mut counts: Vec<(&str, usize)> = Vec::new();
+        let with_partitions = self.log_dirs.iter().filter(|place| place.has_partitions());
+        for id in with_partitions.filter_map(LogDirPlace::cluster_id) {
+            match counts.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((id, 1)),
+            }
+        }
+        // Of several the first one given.
+        let most = counts.iter().map(|(_, count)| *count).max();
+        let own = counts.iter().find(|(_, count)| Some(*count) == most);
+        let own = own.map(|(id, _)| (*id).to_owned());
+        let others = logs().filter(|place| place.cluster_id() != own.as_deref());
+        let foreign: Vec<PathBuf> = others.map(|place| place.path.clone()).collect();
+        let names: Vec<String> = logs()
+            .map(|place| {
+                let id = place.cluster_id().unwrap_or("one without meta.properties");
+                format!("{} ({id})", place.path.display())
+            })
+            .collect();
+        let names = names.join(", ");
+        match own {
+            Some(own) if clusters.contains(&Some(&own)) => {
+                self.warnings.push(format!(
+                    "metadata logs of several clusters are here: {names}: that of {own} is read, of which most log dirs are"
+                ));
+                self.metadata_cluster = Some(own);
+            }
+            // What cannot be compared is taken as it is.
+            None if clusters.iter().flatten().count() < 2 => return Vec::new(),
+            _ => {
+                let reason = format!(
+                    "metadata logs of several clusters are here, and none is that of these log dirs: {names}"
+                );
+                let first = foreign.first().cloned().unwrap_or_default();
+                self.metadata_error = Some(Error::log_dir(&first, reason));
+                self.metadata_cluster = None;
+            }
+        }
+        foreign
     }
 
     fn add_partition(&mut self, path: &Path, options: &OpenOptions) {

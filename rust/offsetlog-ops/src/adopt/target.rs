@@ -35,7 +35,15 @@ impl Target {
             return Err(Error::log_dir(&found.path, reason));
         }
         match known(places, place) {
-            Ok(metadata) => of_metadata(metadata, places, place, found, how, notes),
+            Ok(metadata) => {
+                if !metadata.is_of_zookeeper && places.metadata_cluster.is_none() {
+                    notes.push(
+                        "which cluster's the metadata is, no meta.properties beside it says"
+                            .to_owned(),
+                    );
+                }
+                of_metadata(metadata, places, place, found, how, notes)
+            }
             Err(why) => {
                 let Some(topic_id) = how.topic_id else {
                     let reason = format!(
@@ -71,12 +79,7 @@ fn known<'p>(
     if !metadata.is_complete {
         return Err("a part of the cluster's metadata is missing".to_owned());
     }
-    let mut beside = places
-        .log_dirs
-        .iter()
-        .filter(|each| each.has_metadata_log());
-    let there = beside.find_map(LogDirPlace::cluster_id);
-    match (place.cluster_id(), there) {
+    match (place.cluster_id(), places.metadata_cluster.as_deref()) {
         (Some(here), Some(there)) if here != there => Err(format!(
             "the metadata is that of cluster {there}, and this log dir is of cluster {here}"
         )),
