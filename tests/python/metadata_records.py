@@ -45,6 +45,11 @@ def topic(name: str, topic_id: bytes) -> bytes:
     return record(2, text(name) + topic_id)
 
 
+def removal(topic_id: bytes) -> bytes:
+    """RemoveTopicRecord."""
+    return record(9, topic_id)
+
+
 def partition(
     topic_id: bytes, number: int, replicas: Iterable[int], *, removing: Iterable[int] = (), adding: Iterable[int] = ()
 ) -> bytes:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS
 
-from offsetlog import ConfigError, LogDir, metadata_as_commands, metadata_as_yaml
+from offsetlog import ConfigError, Log, LogDir, metadata_as_commands, metadata_as_yaml
 
 METADATA = CLEAN / "metadata-dir"
 PROGRAMS = ("kafka-topics.sh", "kafka-configs.sh", "kafka-acls.sh")
@@ -445,6 +445,41 @@ def test_resources_have_exactly_the_values(tmp_path: Path) -> None:
         assert one["spec"]["config"] == given
         assert (one["spec"]["topicName"], other["spec"]["topicName"]) == ("Top_", "top-")
         assert one["metadata"]["name"] != other["metadata"]["name"]
+
+
+def strayed(place: Path, *numbers: int) -> Path:
+    """Copies of partitions of g-plain, some of which a broker has set aside."""
+    for log_dir in CLEAN_LOG_DIRS:
+        for path in log_dir.glob("g-plain-*"):
+            number = int(path.name.rpartition("-")[2])
+            shutil.copytree(path, place / (path.name + f".{'0' * 31}1-stray" * (number in numbers)))
+    shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", place)
+    return place
+
+
+def test_partitions_that_were_set_aside_count(tmp_path: Path) -> None:
+    """A broker that lost its metadata sets all aside: a topic with fewer partitions would have keys elsewhere."""
+    (tmp_path / "a").mkdir()
+    text = metadata_as_commands(strayed(tmp_path / "a", 2), topics="g-plain")
+    assert "--create --topic g-plain --partitions 3" in text
+    assert "of partition 2 only directories are here that a broker set aside (-stray)" in text
+    (tmp_path / "b").mkdir()
+    place = strayed(tmp_path / "b", 0, 1, 2)
+    assert "--create --topic g-plain --partitions 3" in metadata_as_commands(place, topics="g-plain")
+    # Of another topic of the name.
+    stray = next((tmp_path / "a").glob("g-plain-2.*"))
+    (stray / "partition.metadata").write_text("version: 0\ntopic_id: AQIDBAUGBwgJCgsMDQ4PEA\n")
+    assert "--create --topic g-plain --partitions 2" in metadata_as_commands(tmp_path / "a", topics="g-plain")
+
+
+def test_resources_of_a_part_of_the_metadata_say_so(tmp_path: Path) -> None:
+    records.write(tmp_path, [records.topic("a", bytes(range(16))), records.partition(bytes(range(16)), 0, [1])])
+    with Log.open(tmp_path / "__cluster_metadata-0", "a", internal_topics=["__cluster_metadata"]) as log:
+        log.append_records([(None, records.topic("b", bytes(range(1, 17))))])
+        log.roll()
+        log.delete_records_before(1)
+    for text in (metadata_as_commands(tmp_path), metadata_as_yaml(tmp_path)):
+        assert "WARNING: a part of the metadata is missing, and what it said" in text
 
 
 def test_resources_without_metadata_have_no_replicas() -> None:

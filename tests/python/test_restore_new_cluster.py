@@ -131,6 +131,7 @@ def test_replicas_in_a_new_cluster(tmp_path: Path) -> None:
     assert {each.state for each in again.partitions} == {"there"}
     one = restore(SOURCES, formatted(tmp_path / "alone"), topics=["g-plain"], new_cluster=True, replication_factor=3, dry_run=True)
     assert {len(each.into) for each in one.partitions} == {1}
+    assert any("3 replicas of each partition are asked for, and log dirs of 1 broker are given" in each for each in one.warnings)
 
 
 OF_3_9, OF_4_0 = 21, 22

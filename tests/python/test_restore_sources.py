@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from golden import CLEAN_LOG_DIRS, named
 from restoring import SOURCES, formatted, metadata_values, states_of
 from writing import values
 
-from offsetlog import Log, restore
+from offsetlog import Log, LogDir, restore
 from offsetlog._offsetlog import run_cli
 
 OTHER_ID = "AQIDBAUGBwgJCgsMDQ4PEA"
@@ -39,6 +40,11 @@ def log_dir_of(place: Path, *names: str) -> Path:
     return place
 
 
+def id_bytes(topic_id: str | None) -> bytes:
+    assert topic_id is not None
+    return base64.urlsafe_b64decode(topic_id + "==")
+
+
 def give_id(directory: Path, topic_id: str = OTHER_ID) -> None:
     (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
 
@@ -57,13 +63,19 @@ def test_a_topic_of_two_ids_is_missing(tmp_path: Path, capfd: pytest.CaptureFixt
 
 
 def test_a_deleted_topic_that_is_named_is_missing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Left out as the metadata does not have it; a pattern, or no name at all, does not mean it."""
-    source = log_dir_of(tmp_path / "old", "g-plain-0", "g-plain-2")
+    """Left out as the metadata does not have it; a pattern, or no name at all, does not mean it if the metadata says that it was deleted."""
+    source = log_dir_of(tmp_path / "old", "g-plain-0")
     shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-0", source / "g-gone-0")
-    words = (source, CLEAN_LOG_DIRS[1], SOURCES[2], "--into", tmp_path / "new", "-n")
-    assert exit_code(capfd, *words, "-t", "g-plain", "-t", "g-gon*") == 0
-    assert exit_code(capfd, *words, "-t", "g-plain", "-t", "g-gone") == 3
-    assert exit_code(capfd, *words, "-t", "g-gone") == 3
+    with LogDir.open(source) as logs:
+        plain, gone = (id_bytes(logs.log(name, 0).topic_id) for name in ("g-plain", "g-gone"))
+    known = [metadata_records.topic("g-plain", plain), metadata_records.partition(plain, 0, [1])]
+    ended = [metadata_records.topic("g-gone", gone), metadata_records.partition(gone, 0, [1]), metadata_records.removal(gone)]
+    for name, records, code in (("deleted", known + ended, 0), ("older", known, 3)):
+        words = (source, metadata_records.write(tmp_path / name, records), "--into", tmp_path / "new", "-n")
+        assert exit_code(capfd, *words, "-t", "g-plain", "-t", "g-gon*") == code, name
+        assert exit_code(capfd, *words) == code, name
+        assert exit_code(capfd, *words, "-t", "g-plain", "-t", "g-gone") == 3
+        assert exit_code(capfd, *words, "-t", "g-gone") == 3
 
 
 def test_topics_are_not_called_written_when_they_are_not(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

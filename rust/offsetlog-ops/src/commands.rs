@@ -47,19 +47,8 @@ impl Recreation {
     }
 
     fn say_sources(&self, script: &mut Script) {
-        if let Some(error) = &self.metadata_error {
-            script.say(&format!(
-                "WARNING: the metadata cannot be read, so topics are those of the directories: {error}"
-            ));
-        }
-        match &self.metadata {
-            None => script.say(
-                "WARNING: without metadata of the cluster nobody knows replication factors and settings, nor whether there were more topics and partitions",
-            ),
-            Some(metadata) if !metadata.is_complete => {
-                script.say("WARNING: a part of the metadata is missing, and what it said");
-            }
-            Some(_) => {}
+        for doubt in self.doubts() {
+            script.say(&format!("WARNING: {doubt}"));
         }
     }
 }

@@ -41,17 +41,8 @@ impl Recreation {
             &mut out,
             "Topic ids cannot be given to an operator: each topic gets a new one. The label names the Kafka resource (--strimzi-cluster).",
         );
-        if let Some(error) = &self.metadata_error {
-            let text = format!(
-                "WARNING: the metadata cannot be read, so topics are those of the directories: {error}"
-            );
-            comment(&mut out, &text);
-        }
-        if self.metadata.is_none() {
-            comment(
-                &mut out,
-                "WARNING: without metadata of the cluster nobody knows replicas and settings, nor whether there were more topics and partitions",
-            );
+        for doubt in self.doubts() {
+            comment(&mut out, &format!("WARNING: {doubt}"));
         }
         let mut names: BTreeSet<String> = self
             .topics

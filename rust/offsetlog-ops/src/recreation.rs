@@ -1,7 +1,7 @@
 //! The plan to recreate a cluster's topics and settings, as far as its folders show them.
 
 use crate::places::Places;
-use offsetlog::format::name::{DirectoryState, check_topic};
+use offsetlog::format::name::{DIRECTORY_MAXIMUM_CHARACTERS, DirectoryState, check_topic};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
     DirectoryProgress, Error, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic,
@@ -133,6 +133,29 @@ pub(crate) fn of_places(places: &mut Places, topics: &[String]) -> Recreation {
     found
 }
 
+impl Recreation {
+    /// Why more may have been there than is made again.
+    pub(crate) fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(error) = &self.metadata_error {
+            doubts.push(format!(
+                "the metadata cannot be read, so topics are those of the directories: {error}"
+            ));
+        }
+        let doubt = match &self.metadata {
+            None => {
+                "without metadata of the cluster nobody knows replication factors and settings, nor whether there were more topics and partitions"
+            }
+            Some(metadata) if !metadata.is_complete => {
+                "a part of the metadata is missing, and what it said"
+            }
+            Some(_) => return doubts,
+        };
+        doubts.push(doubt.to_owned());
+        doubts
+    }
+}
+
 /// Keeps the topics that are asked for, and that Kafka takes.
 fn choose(found: &mut Recreation, topics: &[String]) {
     let all = std::mem::take(&mut found.topics);
@@ -231,9 +254,12 @@ struct Seen {
     /// By partition: the brokers that have it.
     nodes: BTreeMap<i32, BTreeSet<i32>>,
     is_live: bool,
+    /// Partitions that only directories have which a broker set aside.
+    strays: BTreeSet<i32>,
 }
 
-/// Topics by their directories, live or on the way from one log dir to another. The names of others may be cut short.
+/// Topics by their directories: live, on the way from one log dir to another, or set aside by a broker that had no metadata of them, if
+/// these are not of another topic of the name.
 fn on_disk(places: &Places) -> BTreeMap<String, Seen> {
     let mut topics: BTreeMap<String, Seen> = BTreeMap::new();
     for log_dir in &places.log_dirs {
@@ -254,6 +280,25 @@ fn on_disk(places: &Places) -> BTreeMap<String, Seen> {
             }
         }
     }
+    for place in places.log_dirs.iter().flat_map(|each| &each.partitions) {
+        let name = place.path.file_name().unwrap_or_default();
+        let is_cut = name.len() >= DIRECTORY_MAXIMUM_CHARACTERS;
+        if place.state != DirectoryState::Stray || is_cut || place.partition < 0 {
+            continue;
+        }
+        let seen = topics.entry(place.topic.clone()).or_default();
+        let id = place.topic_id.as_ref().ok().copied().flatten();
+        let is_its = id.is_none_or(|id| seen.ids.is_empty() || seen.ids.contains(&id.to_bytes()));
+        if is_its && !seen.numbers.contains(&place.partition) {
+            seen.strays.insert(place.partition);
+        }
+        if !seen.is_live && seen.numbers.is_empty() {
+            seen.ids.extend(id.map(|id| id.to_bytes()));
+        }
+    }
+    for seen in topics.values_mut() {
+        seen.numbers.extend(&seen.strays);
+    }
     topics.remove(offsetlog::format::internal_topic::METADATA_TOPIC);
     topics
 }
@@ -269,6 +314,17 @@ fn of_directories(name: String, seen: &Seen, has_metadata: bool) -> TopicToMake 
         "number of partitions unknown: {} here, the last one is {last}, and there may have been more",
         counted(seen.numbers.len(), "partition")
     ));
+    if !seen.strays.is_empty() {
+        let numbers: Vec<String> = seen.strays.iter().map(i32::to_string).collect();
+        notes.push(format!(
+            "of {} only directories are here that a broker set aside (-stray): offsetlog adopt takes them in",
+            if numbers.len() == 1 {
+                format!("partition {}", numbers.join(", "))
+            } else {
+                format!("partitions {}", numbers.join(", "))
+            }
+        ));
+    }
     let replicas = seen.nodes.values().map(BTreeSet::len).max().unwrap_or(0);
     let at_least = if replicas > 1 {
         format!(", at least {replicas}")

@@ -330,6 +330,7 @@ impl RestorePlan {
         plan.place(&found, &mut targets, &mut retention, how);
         if targets.kind == Target::NewCluster {
             plan.fresh = targets.without_others(&plan.partitions);
+            plan.warnings.extend(targets.lacks_brokers(how));
         }
         let known = found.recreation.metadata.as_ref();
         let told = known.and_then(|known| known.next_producer_id);

@@ -10,7 +10,7 @@ use crate::salvage::knows_the_cleaner;
 use crate::topic_config::topic_config;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
-use offsetlog::{Error, ErrorKind, OpenOptions, Result, is_internal_topic};
+use offsetlog::{Error, ErrorKind, MetadataImage, OpenOptions, Result, is_internal_topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -183,9 +183,16 @@ fn chosen_names(
         .filter(|name| !NEVER.contains(name))
         .collect();
     let mut names: BTreeSet<&str> = known.clone();
-    for name in by_topic.keys() {
+    let mut lacking = BTreeSet::new();
+    for (name, replicas) in by_topic {
         if is_told && !known.contains(name) {
-            let why = "the metadata does not have it: it was deleted, or is of another cluster; give its directories alone to restore it";
+            let why = if metadata.is_some_and(|metadata| is_deleted(metadata, name, replicas)) {
+                "it was deleted, as the metadata says; give its directories alone to restore it"
+            } else {
+                lacking.insert((*name).to_owned());
+                "the metadata does not have it: it is older than the topic, or of another cluster, or the topic was deleted; give its \
+                 directories alone to restore it"
+            };
             found.left_out.push(((*name).to_owned(), why.to_owned()));
         } else {
             names.insert(name);
@@ -205,7 +212,7 @@ fn chosen_names(
     found.lacks_topics = found
         .left_out
         .iter()
-        .any(|(name, _)| how.topics.contains(name));
+        .any(|(name, _)| how.topics.contains(name) || lacking.contains(name));
     for pattern in &how.topics {
         let matches_any = names
             .iter()
@@ -218,6 +225,20 @@ fn chosen_names(
         }
     }
     Ok(chosen)
+}
+
+/// Whether the metadata says that the topic of these directories was deleted.
+fn is_deleted(
+    metadata: &MetadataImage,
+    name: &str,
+    replicas: &BTreeMap<i32, Vec<&PartitionPlace>>,
+) -> bool {
+    let mut places = replicas.values().flatten();
+    places.all(|place| {
+        let id = place.topic_id.as_ref().ok().copied().flatten();
+        let mut removed = metadata.removed_topics.iter();
+        id.is_some_and(|id| removed.any(|(topic, of)| topic == name && *of == id))
+    })
 }
 
 fn to_make(

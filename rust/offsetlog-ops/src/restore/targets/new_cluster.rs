@@ -15,7 +15,7 @@ use super::{Placed, Targets};
 use crate::places::{LogDirPlace, Places, is_there};
 use crate::words::brokers;
 use offsetlog::disk::IoCall;
-use offsetlog::format::Uuid;
+use offsetlog::format::{Uuid, counted};
 use offsetlog::{BrokerSettings, Error, OpenOptions, Result, local_path};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -178,6 +178,17 @@ impl Targets {
             }
         }
         Ok(all)
+    }
+
+    /// Tells if more replicas are asked for than there are brokers.
+    pub(crate) fn lacks_brokers(&self, how: &RestoreOptions) -> Option<String> {
+        let (brokers, asked) = (self.nodes().len(), how.replication_factor?);
+        (asked > brokers).then(|| {
+            format!(
+                "{asked} replicas of each partition are asked for, and log dirs of {} are given: there are only as many",
+                counted(brokers, "broker")
+            )
+        })
     }
 
     /// The brokers of a partition in a new cluster: those that it had, if all are here, else one after the other.
