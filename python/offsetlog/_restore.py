@@ -67,7 +67,7 @@ class RestoredPartition(NamedTuple):
     log_end_offset: int | None
     """Offset, exclusive, up to which it is restored; ``None`` where damage hides where the log ends."""
     is_cut: bool
-    """Whether the log continues after that, because of `until` or `ends`."""
+    """Whether the log continues after that, in the source or in what fills it, because of `until` or `ends`."""
     bytes: int
     """Bytes of the segments that are read, at most."""
     newest_timestamp: int | None
@@ -181,7 +181,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
         Names, or patterns in which ``*`` stands for any characters and ``?`` for one. Empty: all, but for what only means something
         in its own cluster.
     until
-        Restore each partition up to its first record at this time or later.
+        Restore each partition up to its first record at this time or later, of those that can be read, wherever it comes from: what
+        fills a hole may have it, and then the log ends before the end of the plan.
     ends
         Offsets, exclusive, up to which partitions are restored, by topic and partition. One of a partition that no source has is
         an error.

@@ -20,7 +20,7 @@ mod unknown;
 mod write_topics;
 
 use crate::replicas::Extent;
-use crate::salvage::SalvageReport;
+use crate::salvage::{Cut, SalvageReport};
 use bootstrap::Bootstrap;
 use choice::{FailedReplica, SourcePartition};
 use new_topic::{NewTopic, NewTopicPartition};
@@ -165,7 +165,7 @@ pub struct PartitionToRestore {
     remote: Option<RemoteStorage>,
     log: Option<Log>,
     other_logs: Vec<Log>,
-    stop: Option<i64>,
+    cut: Cut,
     /// Better replicas that failed.
     failed: Vec<FailedReplica>,
     /// Those that could not be opened when the plan was made.
@@ -199,7 +199,10 @@ impl PartitionToRestore {
             remote: None,
             log: None,
             other_logs: Vec::new(),
-            stop: None,
+            cut: Cut {
+                stop: None,
+                until: None,
+            },
             failed: Vec::new(),
             unopened: Vec::new(),
             extent: None,
@@ -219,7 +222,11 @@ impl PartitionToRestore {
         let is_above = |known: &i32| source.leader_epoch > *known;
         self.leader_epoch_max = self.leader_epoch_max.filter(is_above);
         // The plan excludes what a running broker appends from now on.
-        self.stop = Some(source.stop).filter(|_| source.is_cut || source.log.has_running_owner());
+        let is_bounded = source.is_cut || source.log.has_running_owner();
+        self.cut = Cut {
+            stop: Some(source.stop).filter(|_| is_bounded).or(source.wanted),
+            until: source.until,
+        };
         self.extent = Some(source.extent);
         self.falls_short = source.falls_short();
         self.source = source.path;

@@ -3,6 +3,7 @@
 //! The live log wins. Records that recovery cut off it, and kept in `offsetlog-cut`, come back only if the log has a hole there or has
 //! ended: offsets that compaction or retention removed stay removed.
 
+mod cut;
 mod gaps;
 mod holes;
 mod outside;
@@ -10,6 +11,8 @@ mod replicas;
 mod set_aside;
 mod sink;
 
+pub(crate) use cut::Cut;
+use cut::Until;
 use gaps::Gaps;
 pub(crate) use gaps::knows_the_cleaner;
 use holes::Holes;
@@ -25,7 +28,7 @@ use replicas::Replicas;
 pub(crate) use replicas::history;
 use set_aside::SetAsideBatches;
 pub(crate) use sink::Epochs;
-use sink::{Comparison, Sink};
+use sink::{Comparison, Kind, Sink};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,7 +149,7 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let log = Log::open(source, options)?;
     let place = (into.as_ref(), None);
-    Ok(salvage_log(&log, place, options, how, None, &[])?.report)
+    Ok(salvage_log(&log, place, options, how, (None, None), &[])?.report)
 }
 
 /// What was made of a log.
@@ -154,16 +157,19 @@ pub(crate) struct Salvaged {
     pub(crate) report: SalvageReport,
     /// The greatest producer id of its batches; -1 without one.
     pub(crate) producer_id_max: i64,
+    /// Whether it ends before a record at the time where it is to be cut.
+    pub(crate) is_cut_at_time: bool,
 }
 
-/// Does the work of [`salvage`]. `begin` says what the new log begins with, and where it stops; its base offset is the old log's.
-/// Holes are filled from `replicas` too. The log dir of the new log may be held.
+/// Does the work of [`salvage`]. `begin` says what the new log begins with, and where it stops; its base offset is the old log's. It stops
+/// too at the first record at the time `until`, or a later one. Holes are filled from `replicas` too. The log dir of the new log may be
+/// held.
 pub(crate) fn salvage_log(
     log: &Log,
     (into, held): (&Path, Option<&LogDir>),
     options: &OpenOptions,
     how: &SalvageOptions,
-    begin: Option<&NewPartition>,
+    (begin, until): (Option<&NewPartition>, Option<i64>),
     replicas: &[Log],
 ) -> Result<Salvaged> {
     let is_inside = std::path::absolute(into).is_ok_and(|into| into.starts_with(log.path()));
@@ -180,9 +186,10 @@ pub(crate) fn salvage_log(
         ..options.clone()
     };
     let stop = begin.and_then(|begin| begin.stop);
+    let cut = Cut { stop, until };
     let is_compacted = begin.is_some_and(|begin| begin.defaults.is_compacted());
     let replicas = Replicas::of(log, replicas, options, is_compacted)?;
-    let mut salvage = Salvage::new(log, options, how, (stop, replicas))?;
+    let mut salvage = Salvage::new(log, options, how, (cut, replicas))?;
     salvage.place = Some(NewPlace {
         into,
         held,
@@ -206,17 +213,23 @@ pub(crate) fn compare_log(
     log: &Log,
     there: &Log,
     options: &OpenOptions,
-    (stop, epochs): (Option<i64>, Epochs),
+    (cut, epochs): (Cut, Epochs),
     topic: &LogConfig,
     replicas: &[Log],
 ) -> Result<i64> {
     let how = SalvageOptions::default();
     let replicas = Replicas::of(log, replicas, options, topic.is_compacted())?;
-    let mut salvage = Salvage::new(log, options, &how, (stop, replicas))?;
-    let comparison = Comparison::with(there, stop, epochs)?;
-    salvage.sink = Some(Sink::Compare(Box::new(comparison)));
-    let done = salvage.run().and_then(|()| match &mut salvage.sink {
-        Some(Sink::Compare(comparison)) => comparison.finish(),
+    let mut salvage = Salvage::new(log, options, &how, (cut, replicas))?;
+    let comparison = Comparison::with(there, cut.stop, epochs)?;
+    salvage.sink = Some(salvage.sink_of(Kind::Compare(Box::new(comparison))));
+    let done = salvage.run();
+    // A time does not tell where the log ends without a record there.
+    let end = cut.until.map(|_| salvage.live_end);
+    let done = done.and_then(|()| match &mut salvage.sink {
+        Some(Sink {
+            kind: Kind::Compare(comparison),
+            ..
+        }) => comparison.finish(end),
         _ => Ok(()),
     });
     match done {
@@ -246,6 +259,12 @@ struct Salvage<'s> {
     place: Option<NewPlace<'s>>,
     /// Offset, exclusive, up to which the log is taken.
     stop: i64,
+    /// The time at whose first record it is cut too.
+    until: Option<i64>,
+    /// Whether that record has been found, and is at `stop`.
+    is_cut_at_time: bool,
+    /// Bytes that a batch is decompressed to, at most.
+    limit: u64,
     log_start: i64,
     /// As the log dir has it.
     high_watermark: Option<i64>,
@@ -264,6 +283,8 @@ struct Salvage<'s> {
     gaps: Option<Gaps>,
     /// Greatest leader epoch of the live log so far.
     epoch: i32,
+    /// Where the segments of the live log begin.
+    segments: Vec<i64>,
     producer_id_max: i64,
     progress: Progress,
     warnings: Vec<String>,
@@ -274,9 +295,11 @@ impl<'s> Salvage<'s> {
         log: &'s Log,
         options: &OpenOptions,
         how: &SalvageOptions,
-        (stop, replicas): (Option<i64>, Replicas<'s>),
+        (cut, replicas): (Cut, Replicas<'s>),
     ) -> Result<Self> {
-        let aside = SetAsideBatches::list(log, options, how.include_truncated)?;
+        let mut aside = SetAsideBatches::list(log, options, how.include_truncated)?;
+        let stop = cut.stop.unwrap_or(i64::MAX);
+        aside.stop_at(stop);
         Ok(Self {
             log_start: log.log_start_offset()?,
             // Asked before the log is read: what a running broker appends meanwhile is below a later one.
@@ -285,7 +308,10 @@ impl<'s> Salvage<'s> {
             log,
             disk: Arc::clone(&options.disk),
             place: None,
-            stop: stop.unwrap_or(i64::MAX),
+            stop,
+            until: cut.until,
+            is_cut_at_time: false,
+            limit: options.limits.max_decompressed_bytes,
             aside,
             replicas,
             sink: None,
@@ -295,6 +321,11 @@ impl<'s> Salvage<'s> {
             has_gaps: false,
             gaps: None,
             epoch: i32::MIN,
+            segments: log
+                .segments()?
+                .iter()
+                .map(|segment| segment.base_offset)
+                .collect(),
             producer_id_max: -1,
             warnings: Vec::new(),
         })
@@ -315,52 +346,48 @@ impl<'s> Salvage<'s> {
         while let Some(mut batch) = live.next_batch()? {
             let header = *batch.header();
             self.holes.look(Some(header.max_timestamp));
-            self.note_gap(Some(&header))?;
+            let next = self.known_first_of(&header)?;
+            self.note_gap(next, Some(&header))?;
             if !self.holes.are_new() {
                 self.has_gaps |= self.is_behind_a_gap(&header);
             } else if let Some(first) = self.first_of(&header)? {
                 self.fill_holes(first, Some(header))?;
             }
+            // By a record that came back.
+            if self.is_cut_at_time {
+                break;
+            }
             self.has_gaps |= is_sparse(&header);
             let base = header.base_offset.filter(|_| header.magic == 2);
             self.sink(base)?.add(&mut batch)?;
+            self.look_for_stop();
             self.before = Some(header);
             self.live_end = header.last_offset.saturating_add(1).min(self.stop);
             self.producer_id_max = self.producer_id_max.max(header.producer_id);
             self.epoch = self.epoch.max(header.leader_epoch);
             self.holes.passed(header.max_timestamp);
             self.progress.add(header.size_bytes as u64);
+            if self.is_cut_at_time {
+                break;
+            }
+        }
+        let mut behind = i64::MAX;
+        if !self.is_cut_at_time {
+            behind = self.pass_end(end)?;
         }
         self.holes.look(None);
-        if self.holes.are_new() {
-            self.note_gap(None)?;
+        if self.is_cut_at_time {
+            self.holes.stop_at(self.stop);
+            self.live_end = self.stop;
+            return Ok(());
         }
-        self.fill_holes(self.stop, None)?;
         self.live_end = self.live_end.max(end).min(self.stop);
         let next = self.live_end.max(self.log_start);
-        self.take_back((next, self.stop), i32::MAX)
-    }
-
-    /// First offset of a batch of the live log. Compressed messages of magic 0 and 1 say only where they end: `None` if the first of
-    /// them cannot be read.
-    fn first_of(&self, header: &BatchHeader) -> Result<Option<i64>> {
-        if header.base_offset.is_some() {
-            return Ok(header.base_offset);
+        self.take_back((next, behind), i32::MAX)?;
+        if self.is_cut_at_time {
+            self.live_end = self.stop;
         }
-        // A second scan, because the first record of a batch is read once.
-        let mut scan = self.log.scan(&ScanOptions {
-            start: Some(self.live_end.max(self.log_start)),
-            stop: Some(header.last_offset.saturating_add(1)),
-            ..everything()
-        })?;
-        let Some(mut batch) = scan.next_batch()? else {
-            return Ok(None);
-        };
-        let found = batch.header();
-        if (found.last_offset, found.crc) != (header.last_offset, header.crc) {
-            return Ok(None);
-        }
-        Ok(batch.next_record()?.map(|record| record.offset))
+        Ok(())
     }
 
     /// Whether compaction has left offsets out before this batch of the live log, if there is no damage before it.
@@ -369,7 +396,8 @@ impl<'s> Salvage<'s> {
         self.before.is_some() && first.is_some_and(|first| first > self.live_end)
     }
 
-    /// Takes back the batches that were set aside, lie in this range whole, and are of no later leader epoch than `epoch`.
+    /// Takes back the batches that were set aside, lie in this range whole, begin before the cut, and are of no later leader epoch than
+    /// `epoch`.
     fn take_back(&mut self, (start, stop): (i64, i64), epoch: i32) -> Result<()> {
         let start = start.max(self.log_start);
         let epochs = (self.epoch, if epoch < 0 { i32::MAX } else { epoch });
@@ -380,6 +408,7 @@ impl<'s> Salvage<'s> {
             };
             let bytes = self.aside.add_next(sink)?;
             self.progress.add(bytes);
+            self.look_for_stop();
         }
         Ok(())
     }
@@ -405,9 +434,13 @@ impl<'s> Salvage<'s> {
                 Some(held) => held.build_partition(place.into, &begin)?,
                 None => PartitionBuilder::create(place.into, place.target, &begin)?,
             };
-            Sink::Build(Box::new(builder))
+            self.sink_of(Kind::Build(Box::new(builder)))
         };
         Ok(self.sink.insert(sink))
+    }
+
+    fn sink_of(&self, kind: Kind) -> Sink {
+        Sink::new(kind, Until::new(self.until, self.log_start, self.limit))
     }
 
     /// The settings that are stored with the log, and its topic's id if that stays the same topic.
@@ -436,7 +469,7 @@ impl<'s> Salvage<'s> {
     fn finish(mut self, dry_run: bool) -> Result<Salvaged> {
         self.sink(None)?;
         let (log, live_end, log_start) = (self.log, self.live_end, self.log_start);
-        let Some(Sink::Build(builder)) = self.sink.take() else {
+        let Some(Kind::Build(builder)) = self.sink.take().map(|sink| sink.kind) else {
             return Err(Error::argument("into", "nothing was built"));
         };
         let built = if dry_run {
@@ -468,7 +501,7 @@ impl<'s> Salvage<'s> {
             dry_run,
             first_unstable_offset: (stable < built.log_end_offset).then_some(stable),
             built,
-            loss_count: self.holes.report.hole_count() + self.holes.others,
+            loss_count: self.holes.count(),
             losses: self.holes.losses,
             torn_tail,
             taken_back,
@@ -478,6 +511,7 @@ impl<'s> Salvage<'s> {
         Ok(Salvaged {
             report,
             producer_id_max: self.producer_id_max,
+            is_cut_at_time: self.is_cut_at_time,
         })
     }
 }

@@ -147,6 +147,11 @@ impl PartitionBuilder {
         self.target.records
     }
 
+    /// Lowers the offset, exclusive, up to which batches are added. What was added stays.
+    pub fn stop_at(&mut self, offset: i64) {
+        self.stop = self.stop.min(offset);
+    }
+
     /// Adds a batch of a scan, offsets kept. One of magic 2 is copied as it is, unless another codec is wanted. Messages of magic 0 and
     /// 1 become batches of magic 2. If the scan reports bytes that it cannot read, the records before them are added.
     ///

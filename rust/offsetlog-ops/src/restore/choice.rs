@@ -36,6 +36,10 @@ pub(crate) struct SourcePartition {
     pub(crate) stop: i64,
     /// Whether that is before the end of the log.
     pub(crate) is_cut: bool,
+    /// The end that is asked for, which may be behind that of the log. Records that were cut off the log come back up to there.
+    pub(crate) wanted: Option<i64>,
+    /// The time that is asked for. What fills holes may have an earlier record of it than this replica.
+    pub(crate) until: Option<i64>,
     /// Bytes of its segments up to there, at most.
     pub(crate) bytes: u64,
     /// The greatest leader epoch of the log.
@@ -217,18 +221,23 @@ fn part(
     };
     let mut stop = end;
     if let Some(until) = how.until {
-        let first = log.offset_for_timestamp(until, Isolation::ReadUncommitted)?;
-        stop = first.map_or(stop, |first| first.offset);
+        let first = readable(log.offset_for_timestamp(until, Isolation::ReadUncommitted))?;
+        let first = match first {
+            Some(first) => first.map(|first| first.offset),
+            None => first_readable(&log, until)?,
+        };
+        stop = first.unwrap_or(stop);
     }
-    if let Some(wanted) = how.ends.get(&key) {
-        if *wanted > end {
+    let wanted = how.ends.get(&key).copied();
+    if let Some(wanted) = wanted {
+        if wanted > end {
             let told =
                 format!("{key} ends at offset {end}, before the end that is given, {wanted}");
             if !warnings.contains(&told) {
                 warnings.push(told);
             }
         }
-        stop = stop.min(*wanted);
+        stop = stop.min(wanted);
     }
     let stop = stop.max(log_start_offset);
     let is_cut = stop < end;
@@ -272,6 +281,8 @@ fn part(
         extent,
         stop,
         is_cut,
+        wanted,
+        until: how.until,
         bytes: used.iter().map(|(_, bytes)| bytes).sum(),
         leader_epoch: best.leader_epoch,
         oldest_timestamp: oldest,
@@ -279,6 +290,22 @@ fn part(
         has_untimed,
         log,
     })
+}
+
+/// The offset of the first record at a time, or a later one, that can be read: damage ends a look-up. Reads the log up to there.
+fn first_readable(log: &Log, time: i64) -> Result<Option<i64>> {
+    let mut scan = log.scan(&everything())?;
+    while let Some(mut batch) = scan.next_batch()? {
+        if batch.header().max_timestamp < time {
+            continue;
+        }
+        while let Some(record) = batch.next_record()? {
+            if record.timestamp >= time {
+                return Ok(Some(record.offset));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The greatest timestamp of the first batch from this offset on that has one, and whether others are before it.

@@ -42,7 +42,7 @@ pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<
         let Some(log) = &each.log else {
             continue;
         };
-        let found = match commits(log, each.stop) {
+        let found = match commits(log, each.cut.stop) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
             // It may be restored from another replica.

@@ -2,7 +2,7 @@
 
 use super::PartitionToRestore;
 use super::choice::SourcePartition;
-use crate::salvage::{Epochs, compare_log};
+use crate::salvage::{Cut, Epochs, compare_log};
 use offsetlog::format::Uuid;
 use offsetlog::{Error, Log, LogConfig, OpenOptions, Result, VerifyOptions};
 use std::path::Path;
@@ -125,6 +125,8 @@ pub(super) fn may_be_replaced(
     );
     // Records that were cut off the log, or that damage hides, may come back behind its end: then a comparison decides.
     let may_go_on = !source.is_cut && (found.1 > source.stop || source.stop == i64::MAX);
+    // And what filled a hole may have a record at the time where the log is cut.
+    let may_go_on = may_go_on || (source.until.is_some() && found.1 <= source.stop);
     if found.0 == source.log_start_offset && (found.1 == source.stop || may_go_on) {
         return Ok(());
     }
@@ -162,13 +164,13 @@ pub(super) fn may_be_replaced(
 pub(super) fn is_there(
     source: &Log,
     path: &Path,
-    stop: Option<i64>,
+    cut: Cut,
     wanted: &Wanted<'_>,
     options: &OpenOptions,
     replicas: &[Log],
 ) -> Result<Option<i64>> {
     let Some(there) = with_records(path, options)? else {
-        let is_same = has_no_record(source, stop)?
+        let is_same = has_no_record(source, cut.stop)?
             && options
                 .disk
                 .list(path)
@@ -180,7 +182,7 @@ pub(super) fn is_there(
     let epochs = wanted
         .leader_epoch_accepted
         .map_or(Epochs::Same, Epochs::UpTo);
-    let part = (stop, epochs);
+    let part = (cut, epochs);
     let max = compare_log(source, &there, options, part, wanted.config, replicas)?;
     if wanted.is_marked {
         check_sound(path, options)?;
@@ -192,7 +194,7 @@ pub(super) fn is_there(
 fn has_no_record(source: &Log, stop: Option<i64>) -> Result<bool> {
     match source.log_end_offset() {
         Err(error) if error.is_corruption() => Ok(false),
-        end => Ok(stop.unwrap_or(end?) == 0),
+        end => Ok(end?.min(stop.unwrap_or(i64::MAX)) == 0),
     }
 }
 

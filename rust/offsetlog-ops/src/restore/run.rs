@@ -116,7 +116,10 @@ impl RestorePlan {
         loop {
             let error = match self.restore(each, part, progress, producer_id_max) {
                 Err(error) => failure_of(each, error)?,
-                done => return done,
+                Ok((state, is_cut_at_time)) => {
+                    each.is_cut |= is_cut_at_time;
+                    return Ok(state);
+                }
             };
             if !self.fall_back(each, &error)? {
                 return Err(error);
@@ -180,14 +183,14 @@ impl RestorePlan {
         Ok(true)
     }
 
-    /// Restores one partition into each of its directories.
+    /// Restores one partition into each of its directories. Returns too whether it ends before a record at the time where it is cut.
     fn restore(
         &self,
         each: &PartitionToRestore,
         (held, (done, bytes, total)): (&Held, (u64, u64, u64)),
         progress: Option<&RestoreProgress>,
         producer_id_max: &mut i64,
-    ) -> Result<PartitionState> {
+    ) -> Result<(PartitionState, bool)> {
         let Some(log) = &each.log else {
             return Err(Error::argument("sources", "the partition is not open"));
         };
@@ -202,10 +205,10 @@ impl RestorePlan {
         };
         let others = each.other_logs.as_slice();
         let config = self.config_of(each);
-        let mut state = PartitionState::There;
+        let (mut state, mut is_cut) = (PartitionState::There, false);
         for (_, path) in &each.into {
             let wanted = Wanted::of(each, &config, self.is_marked(path));
-            let there = compare::is_there(log, path, each.stop, &wanted, &self.options, others)?;
+            let there = compare::is_there(log, path, each.cut, &wanted, &self.options, others)?;
             if let Some(max) = there {
                 *producer_id_max = (*producer_id_max).max(max);
                 // A restore that was killed may not have come to them.
@@ -216,15 +219,18 @@ impl RestorePlan {
             }
             let begin = self.begin(each, log)?;
             let place = (path.as_path(), held.around(path));
-            let made = salvage_log(log, place, &self.options, &how, Some(&begin), others)?;
+            let begin = (Some(&begin), each.cut.until);
+            let made = salvage_log(log, place, &self.options, &how, begin, others)?;
             let Salvaged {
                 report,
                 producer_id_max: max,
+                is_cut_at_time,
             } = made;
+            is_cut |= is_cut_at_time;
             *producer_id_max = (*producer_id_max).max(max);
             state = PartitionState::Restored(Box::new(report));
         }
-        Ok(state)
+        Ok((state, is_cut))
     }
 
     /// Whether the log dir around a directory is marked as stopped cleanly, or will be: a broker then believes what is in it.
@@ -262,7 +268,7 @@ impl RestorePlan {
             config: stored.filter(|_| self.target == Target::Folder),
             defaults: self.config_of(each),
             topic_id: each.topic_id,
-            stop: each.stop,
+            stop: each.cut.stop,
             leader_epoch_max: each.leader_epoch_max,
             replaces_empty: true,
             reads_back: true,
@@ -327,7 +333,7 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
     }
     // The existing log may come from another replica because this one failed, and the comparison has not reached the place where it fails.
     if matches!(error.kind(), ErrorKind::LogDir { .. }) && !each.other_logs.is_empty() {
-        match choice::read_whole(log, each.stop) {
+        match choice::read_whole(log, each.cut.stop) {
             Err(found) if choice::has_failed(log, &found) => return Ok(found),
             Err(found) if matches!(found.kind(), ErrorKind::Interrupted) => return Err(found),
             _ => {}

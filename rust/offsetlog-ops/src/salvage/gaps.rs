@@ -5,7 +5,7 @@ use crate::places::is_there;
 use offsetlog::disk::Disk;
 use offsetlog::format::BatchHeader;
 use offsetlog::format::checkpoint::OffsetCheckpointFile;
-use offsetlog::{Hole, Log, Result};
+use offsetlog::{Hole, Log, Result, ScanOptions};
 
 /// The kind of such holes.
 pub(super) const GAP: &str = "Gap";
@@ -22,14 +22,18 @@ pub(super) enum Gaps {
 }
 
 impl Salvage<'_> {
-    /// Notes a gap before the next batch of the live log, or before the damage that lies before that.
-    pub(super) fn note_gap(&mut self, after: Option<&BatchHeader>) -> Result<()> {
+    /// Notes a gap before the next batch of the live log, which begins at `next`, or before the damage that lies before that.
+    pub(super) fn note_gap(
+        &mut self,
+        next: Option<i64>,
+        after: Option<&BatchHeader>,
+    ) -> Result<()> {
         let first = match self.holes.first_new() {
             Some(hole) => Some(hole.start),
-            None => after.and_then(|after| after.base_offset),
+            None => next,
         };
-        let Some(first) = first.filter(|first| *first > self.live_end && self.before.is_some())
-        else {
+        let is_gap = |first: &i64| (*first).min(self.stop) > self.live_end;
+        let Some(first) = first.filter(|first| is_gap(first) && self.before.is_some()) else {
             return Ok(());
         };
         let gaps = match self.gaps {
@@ -37,11 +41,43 @@ impl Salvage<'_> {
             None => *self.gaps.insert(self.judge_gaps()?),
         };
         if gaps != Gaps::Compacted {
-            let hole = gap_before(self.log, (self.live_end, first), gaps)?;
+            let mut hole = gap_before(self.log, (self.live_end, first), gaps)?;
+            hole.stop = hole.stop.map(|stop| stop.min(self.stop));
             let time_after = after.map(|after| after.max_timestamp);
             self.holes.add_gap(hole, time_after);
         }
         Ok(())
+    }
+
+    /// First offset of a batch of the live log. Compressed messages of magic 0 and 1 say only where they end: `None` if the first of
+    /// them cannot be read.
+    pub(super) fn first_of(&self, header: &BatchHeader) -> Result<Option<i64>> {
+        if header.base_offset.is_some() {
+            return Ok(header.base_offset);
+        }
+        // A second scan, because the first record of a batch is read once.
+        let mut scan = self.log.scan(&ScanOptions {
+            start: Some(self.live_end.max(self.log_start)),
+            stop: Some(header.last_offset.saturating_add(1)),
+            ..everything()
+        })?;
+        let Some(mut batch) = scan.next_batch()? else {
+            return Ok(None);
+        };
+        let found = batch.header();
+        if (found.last_offset, found.crc) != (header.last_offset, header.crc) {
+            return Ok(None);
+        }
+        Ok(batch.next_record()?.map(|record| record.offset))
+    }
+
+    /// First offset of a batch of the live log, if its header has it, or if a segment is missing before it.
+    pub(super) fn known_first_of(&self, header: &BatchHeader) -> Result<Option<i64>> {
+        let mut behind = self.segments.iter().filter(|base| **base > self.live_end);
+        if header.base_offset.is_some() || !behind.any(|base| *base <= header.last_offset) {
+            return Ok(header.base_offset);
+        }
+        self.first_of(header)
     }
 
     /// Looks at the headers of all batches, once, at the first gap.
@@ -50,12 +86,6 @@ impl Salvage<'_> {
             return Ok(Gaps::Compacted);
         }
         let is_known = knows_the_cleaner(self.log, self.disk.as_ref())?;
-        let borders: Vec<i64> = self
-            .log
-            .segments()?
-            .iter()
-            .map(|segment| segment.base_offset)
-            .collect();
         let mut scan = self.log.scan(&everything())?;
         let report = scan.report();
         let (mut end, mut holes) = (None, 0);
@@ -63,7 +93,11 @@ impl Salvage<'_> {
             let header = batch.header();
             let is_behind_damage = std::mem::replace(&mut holes, report.hole_count()) != holes;
             let is_inside = end.zip(header.base_offset).is_some_and(|(end, first)| {
-                first > end && !borders.iter().any(|base| (end..=first).contains(base))
+                first > end
+                    && !self
+                        .segments
+                        .iter()
+                        .any(|base| (end..=first).contains(base))
             });
             if is_sparse(header) || (is_inside && !is_known && !is_behind_damage) {
                 return Ok(Gaps::Compacted);

@@ -19,7 +19,9 @@ pub(super) struct Holes {
     /// So many have been filled from what was set aside.
     filled: usize,
     /// Those that no scan could meet: gaps between segments, and the start and end of the log.
-    pub(super) others: u64,
+    others: u64,
+    /// Those that lie behind the cut.
+    behind_the_cut: u64,
     time_before: Option<i64>,
 }
 
@@ -41,6 +43,23 @@ impl Holes {
                 time_before: self.time_before.and_then(timed),
                 time_after: time_after.and_then(timed),
             });
+        }
+    }
+
+    /// The number of all.
+    pub(super) fn count(&self) -> u64 {
+        (self.report.hole_count() + self.others).saturating_sub(self.behind_the_cut)
+    }
+
+    /// Forgets what lies behind the cut: nothing was to be restored there.
+    pub(super) fn stop_at(&mut self, stop: i64) {
+        let before = self.losses.len();
+        self.losses.retain(|loss| loss.hole.start < stop);
+        self.behind_the_cut += (before - self.losses.len()) as u64;
+        self.filled = self.filled.min(self.losses.len());
+        let new = self.losses.get_mut(self.filled..).unwrap_or_default();
+        for hole in new.iter_mut().map(|loss| &mut loss.hole) {
+            hole.stop = Some(hole.stop.unwrap_or(stop).min(stop));
         }
     }
 
@@ -111,22 +130,26 @@ impl Salvage<'_> {
     /// Takes back batches for the holes found so far, below `end`, where the batch `after` begins.
     pub(super) fn fill_holes(&mut self, end: i64, after: Option<BatchHeader>) -> Result<()> {
         let epoch = after.map_or(i32::MAX, |after| after.leader_epoch);
-        let stop_of = |hole: &Hole| hole.stop.unwrap_or(end).min(end);
+        let planned = self.stop;
+        // A hole that the cut ends may go on behind it, and so may a batch that comes back.
+        let room_of = |hole: &Hole| {
+            let stop = hole.stop.filter(|stop| *stop < planned);
+            stop.unwrap_or(end).min(end)
+        };
+        let stop_of = |hole: &Hole, cut: i64| room_of(hole).min(cut);
         let live_end = self.live_end;
         // A hole that begins before is of the last batch itself, which cannot be decoded: nothing is taken in its place.
         let is_open = |loss: &Loss| loss.hole.start >= live_end;
         // All of them lie between the same two batches: what replicas have there is looked at together.
         let new = self.holes.losses.get(self.holes.filled..);
         let new = new.unwrap_or_default();
+        // Where the log continues behind the cut, they are judged up to there.
+        let looked_at = if after.is_some() { end } else { planned };
         let whole = range(
             new.iter()
-                .map(|loss| (loss.hole.start, stop_of(&loss.hole))),
+                .map(|loss| (loss.hole.start, stop_of(&loss.hole, looked_at))),
         );
         let open = new.iter().filter(|loss| is_open(loss));
-        let open_range = range(
-            open.clone()
-                .map(|loss| (loss.hole.start, stop_of(&loss.hole))),
-        );
         let around = Around {
             before: self.before,
             after,
@@ -144,7 +167,7 @@ impl Salvage<'_> {
             let Some(loss) = self.holes.losses.get(number) else {
                 break;
             };
-            let (start, stop) = (loss.hole.start.max(live_end), stop_of(&loss.hole));
+            let (start, stop) = (loss.hole.start.max(live_end), room_of(&loss.hole));
             let before = self.aside.offsets_taken();
             self.take_back((start, stop), epoch)?;
             if let Some(loss) = self.holes.losses.get_mut(number) {
@@ -154,7 +177,11 @@ impl Salvage<'_> {
                 }
             }
         }
-        let offsets = open_range.1.saturating_sub(open_range.0);
+        let cut = self.stop;
+        let new = self.holes.losses.get(self.holes.filled..);
+        let open = new.unwrap_or_default().iter().filter(|loss| is_open(loss));
+        let open = range(open.map(|loss| (loss.hole.start, stop_of(&loss.hole, cut))));
+        let offsets = open.1.saturating_sub(open.0);
         if taken_of_open > 0 && u64::try_from(offsets) == Ok(taken_of_open) {
             // Each offset came back, of whatever hole: nobody knows of the first of several where it ends.
             let new = self.holes.losses.get_mut(self.holes.filled..);
@@ -163,7 +190,7 @@ impl Salvage<'_> {
                 .iter_mut()
                 .filter(|loss| is_open(loss))
             {
-                let stop = stop_of(&loss.hole);
+                let stop = stop_of(&loss.hole, cut);
                 loss.hole.stop = Some(stop);
                 loss.taken_back = u64::try_from(stop - loss.hole.start).unwrap_or(0);
             }

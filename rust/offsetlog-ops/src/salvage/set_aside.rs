@@ -152,6 +152,8 @@ pub(super) struct SetAsideBatches {
     at: usize,
     last_taken: Option<Entry>,
     offsets_taken: u64,
+    /// Offset, exclusive, up to which records come back.
+    stop: i64,
     options: OpenOptions,
     include_truncated: bool,
     taken_back: Vec<TakenBack>,
@@ -163,6 +165,7 @@ pub(super) struct SetAsideBatches {
 const TRUNCATED: &str =
     "the log was truncated, or its segment compacted, before them; --include-truncated takes them";
 const COVERED: &str = "the log has these offsets, or had them and removed them";
+const BEHIND: &str = "they lie behind the end up to which the log is restored";
 const OLDER: &str =
     "they are of a leader epoch that does not fit between those of the log around them";
 
@@ -175,6 +178,7 @@ impl SetAsideBatches {
             at: 0,
             last_taken: None,
             offsets_taken: 0,
+            stop: i64::MAX,
             options: options.clone(),
             include_truncated,
             taken_back: Vec::new(),
@@ -268,19 +272,20 @@ impl SetAsideBatches {
                 });
                 self.failure.get_or_insert(error);
             }
-            let entries = entries.into_iter();
+            let stop = self.stop;
+            let entries = entries.into_iter().filter(|entry| entry.first < stop);
             self.entries.extend(entries.map(|entry| Entry {
                 file: number,
                 ..entry
             }));
-            self.left_out
-                .extend(unreadable.into_iter().map(|hole| LeftOut {
-                    path: path.clone(),
-                    batches: 0,
-                    first_offset: hole.start,
-                    last_offset: hole.stop.map(|stop| stop - 1),
-                    reason: hole.reason,
-                }));
+            let unreadable = unreadable.into_iter().filter(|hole| hole.start < stop);
+            self.left_out.extend(unreadable.map(|hole| LeftOut {
+                path: path.clone(),
+                batches: 0,
+                first_offset: hole.start,
+                last_offset: hole.stop.map(|stop| stop - 1),
+                reason: hole.reason,
+            }));
             self.files.push(File {
                 path,
                 bytes: 0,
@@ -298,6 +303,11 @@ impl SetAsideBatches {
             rest.sort_by_key(|entry| (entry.first, -i64::from(entry.epoch), entry.file));
         }
         Ok(())
+    }
+
+    /// Lowers the offset, exclusive, up to which records come back.
+    pub(super) fn stop_at(&mut self, stop: i64) {
+        self.stop = self.stop.min(stop);
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -318,12 +328,12 @@ impl SetAsideBatches {
         self.offsets_taken
     }
 
-    /// First offset of the next batch that lies whole between `start` and `stop` and fits there. Those before it are left out.
-    /// `epochs` are the leader epochs of the log before and after.
+    /// First offset of the next batch that lies whole between `start` and `stop`, fits there, and begins before the cut. Those before it
+    /// are left out. `epochs` are the leader epochs of the log before and after.
     pub(super) fn next_in(&mut self, start: i64, stop: i64, epochs: (i32, i32)) -> Option<i64> {
         loop {
             let entry = *self.entries.get(self.at)?;
-            if entry.first >= stop {
+            if entry.first >= stop.min(self.stop) {
                 return None;
             }
             let taken = self.last_taken.filter(|taken| entry.first <= taken.last);
@@ -391,6 +401,10 @@ impl SetAsideBatches {
         };
         let records = sink.add(&mut batch)?;
         let is_whole = !batch.ended_early();
+        self.stop_at(sink.stop().unwrap_or(i64::MAX));
+        if entry.first >= self.stop {
+            return Ok(0);
+        }
         self.at += 1;
         self.note(entry, records, is_whole);
         Ok(entry.size_bytes)
@@ -405,8 +419,9 @@ impl SetAsideBatches {
             return;
         };
         self.last_taken = Some(entry);
+        let last_offset = entry.last.min(self.stop.saturating_sub(1));
         self.offsets_taken += if is_whole {
-            u64::try_from(entry.last - entry.first + 1).unwrap_or(0)
+            u64::try_from(last_offset - entry.first + 1).unwrap_or(0)
         } else {
             records
         };
@@ -414,14 +429,14 @@ impl SetAsideBatches {
             Some(last) => {
                 last.batches += 1;
                 last.records += records;
-                last.last_offset = entry.last;
+                last.last_offset = last_offset;
             }
             None => self.taken_back.push(TakenBack {
                 path,
                 batches: 1,
                 records,
                 first_offset: entry.first,
-                last_offset: entry.last,
+                last_offset,
             }),
         }
     }
@@ -453,7 +468,8 @@ impl SetAsideBatches {
     /// What came back, and what did not: nothing that was looked at is left unsaid.
     pub(super) fn report(&mut self) -> (Vec<TakenBack>, Vec<LeftOut>) {
         while let Some(&entry) = self.entries.get(self.at) {
-            self.leave(entry, COVERED);
+            let is_behind = entry.first >= self.stop;
+            self.leave(entry, if is_behind { BEHIND } else { COVERED });
             self.at += 1;
         }
         (

@@ -1,5 +1,6 @@
 //! The target of the batches that are taken: a new log, or a comparison with a log that may already be equal.
 
+use super::cut::Until;
 use offsetlog::format::{BatchHeader, counted};
 use offsetlog::{
     Batch, Error, Log, OnCorrupt, PartitionBuilder, Record, Result, Scan, ScanOptions,
@@ -7,7 +8,13 @@ use offsetlog::{
 use std::fmt::Display;
 
 /// What becomes of the batches.
-pub(super) enum Sink {
+pub(super) struct Sink {
+    pub(super) kind: Kind,
+    until: Until,
+}
+
+/// What takes them.
+pub(super) enum Kind {
     /// They are written.
     Build(Box<PartitionBuilder>),
     /// They are compared with those of an existing log.
@@ -15,16 +22,32 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Takes a batch. Returns the number of its records that can be read, without control records.
+    pub(super) const fn new(kind: Kind, until: Until) -> Self {
+        Self { kind, until }
+    }
+
+    /// Takes a batch, up to the first record at the time where the log is cut. Returns the number of its records that can be read,
+    /// without control records.
     pub(super) fn add(&mut self, batch: &mut Batch<'_>) -> Result<u64> {
-        match self {
-            Self::Build(builder) => {
+        if let Some(stop) = self.until.look(batch) {
+            match &mut self.kind {
+                Kind::Build(builder) => builder.stop_at(stop),
+                Kind::Compare(comparison) => comparison.stop_at(stop),
+            }
+        }
+        match &mut self.kind {
+            Kind::Build(builder) => {
                 let before = builder.records();
                 builder.add(batch)?;
                 Ok(builder.records() - before)
             }
-            Self::Compare(comparison) => comparison.add(batch),
+            Kind::Compare(comparison) => comparison.add(batch),
         }
+    }
+
+    /// The offset of the first record at that time, or a later one, of the batches that were added.
+    pub(super) const fn stop(&self) -> Option<i64> {
+        self.until.stop()
     }
 }
 
@@ -61,6 +84,12 @@ impl Comparison {
             stop: stop.unwrap_or(i64::MAX),
             epochs,
         })
+    }
+
+    const fn stop_at(&mut self, offset: i64) {
+        if offset < self.stop {
+            self.stop = offset;
+        }
     }
 
     fn add(&mut self, batch: &mut Batch<'_>) -> Result<u64> {
@@ -135,10 +164,15 @@ impl Comparison {
         }
     }
 
-    /// When all batches were added: nothing more may be there.
-    pub(super) fn finish(&mut self) -> Result<()> {
+    /// When all batches were added: nothing more may be there, and the log may not end before `end`.
+    pub(super) fn finish(&mut self, end: Option<i64>) -> Result<()> {
         if let Some(found) = self.next()? {
             return Err(self.differs(found.offset));
+        }
+        if let Some(end) = end
+            && self.log.log_end_offset()? < end
+        {
+            return Err(self.differs(end));
         }
         // A reader ends before it, and so would a broker that is told of a clean end.
         let torn = self.scan.report().torn_tails().pop();
