@@ -78,7 +78,7 @@ class RestoredPartition(NamedTuple):
     """The greatest leader epoch of the new log, where the target's cluster would not take those of the source: they are then
     renumbered, from 0 on. ``None``: they are kept."""
     records: int | None
-    """Records that were restored, control records aside; ``None`` if none were to be now."""
+    """Records that were restored, by this call or an earlier one, control records aside; ``None`` if none were to be now."""
     losses: tuple[Loss, ...]
     """What could not be read of the replica that was taken, and how much of it came back; at most 10,000 places."""
     loss_count: int
@@ -161,7 +161,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     Of several replicas of a partition, the one with the greatest leader epoch is used, and of those the longest. If its disk
     fails while it is read, the next best is used, whole, and a warning says what it lacks. Damage is left out, as by
     :func:`salvage`, and reported. Each partition appears whole or not at all, and every byte is read back before that. A
-    partition that is already there, record for record, is kept: a restore that was killed continues when it is called again.
+    partition that is already there, record for record, is kept: a restore that was killed continues when it is called again, and
+    reports of such a partition what the first call would have reported.
 
     With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
     never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist

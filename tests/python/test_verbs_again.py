@@ -32,7 +32,7 @@ SAID = {
     "refused: the directory is not empty": {"refused: not empty"},
     (
         "what is there is left if it is the same, record for record, with producers and leader epochs that the cluster takes, the topic's id, "
-        "and nothing that a broker would recover; anything else is refused, with what to do. "
+        "and nothing that a broker would recover, and what is lost in it is told again; anything else is refused, with what to do. "
         "In `bootstrap.checkpoint` what differs is corrected"
     ): {"nothing", "refused: something else"},
     "goes on where each copy ends": {"goes on"},

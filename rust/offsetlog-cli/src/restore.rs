@@ -288,8 +288,9 @@ fn write_state(
     match &each.state {
         PartitionState::Planned if dry_run => {}
         PartitionState::Planned => lines.push(format!("{name}: not restored")),
-        PartitionState::There => {
+        PartitionState::There(report) => {
             lines.push(format!("{name}: is there already, record for record"));
+            lines.extend(words_of(report));
         }
         PartitionState::Restored(report) => {
             let records = counted(report.built.records, "record");

@@ -84,8 +84,8 @@ pub enum PartitionState {
     Planned,
     /// It was restored, and every byte was read back.
     Restored(Box<SalvageReport>),
-    /// It was there already, record for record.
-    There,
+    /// It was there already, record for record. The report is that of restoring it: what is lost is lost in what is there too.
+    There(Box<SalvageReport>),
     /// It cannot be restored; the others can.
     Refused(String),
     /// It could not be restored.
@@ -99,7 +99,7 @@ impl PartitionState {
         match self {
             Self::Planned => "planned",
             Self::Restored(_) => "restored",
-            Self::There => "there",
+            Self::There(_) => "there",
             Self::Refused(_) => "refused",
             Self::Failed(_) => "failed",
         }
@@ -111,15 +111,15 @@ impl PartitionState {
         match self {
             Self::Refused(reason) => Some(reason.clone()),
             Self::Failed(error) => Some(error.to_string()),
-            Self::Planned | Self::Restored(_) | Self::There => None,
+            Self::Planned | Self::Restored(_) | Self::There(_) => None,
         }
     }
 
-    /// What was restored.
+    /// What was restored, by this call or an earlier one.
     #[must_use]
     pub fn report(&self) -> Option<&SalvageReport> {
         match self {
-            Self::Restored(report) => Some(report),
+            Self::Restored(report) | Self::There(report) => Some(report),
             _ => None,
         }
     }
@@ -506,9 +506,9 @@ impl RestorePlan {
     #[must_use]
     pub fn has_losses(&self) -> bool {
         let is_lost = |each: &PartitionToRestore| match &each.state {
-            PartitionState::Restored(report) => report.has_losses(),
+            PartitionState::Restored(report) | PartitionState::There(report) => report.has_losses(),
             PartitionState::Refused(_) | PartitionState::Failed(_) => true,
-            PartitionState::Planned | PartitionState::There => false,
+            PartitionState::Planned => false,
         };
         let is_lost = |each: &PartitionToRestore| each.falls_short || is_lost(each);
         self.lacks_topics || !self.missing.is_empty() || self.partitions.iter().any(is_lost)

@@ -204,11 +204,11 @@ pub(crate) fn salvage_log(
     salvage.finish(how.dry_run)
 }
 
-/// Whether `there` is what [`salvage_log`] would make, record for record, of a topic with these settings. Returns the greatest producer
-/// id of it.
+/// Compares `there` with what [`salvage_log`] would make, record for record, of a topic with these settings. Returns what that would
+/// report; of what is there no byte was written.
 ///
 /// # Errors
-/// `LogDir` if it is not; those of reading either, or a replica without which it is not.
+/// `LogDir` if it differs; those of reading either, or a replica without which it differs.
 pub(crate) fn compare_log(
     log: &Log,
     there: &Log,
@@ -216,30 +216,21 @@ pub(crate) fn compare_log(
     (cut, epochs): (Cut, Epochs),
     topic: &LogConfig,
     replicas: &[Log],
-) -> Result<i64> {
+) -> Result<Salvaged> {
     let how = SalvageOptions::default();
     let replicas = Replicas::of(log, replicas, options, topic.is_compacted())?;
     let mut salvage = Salvage::new(log, options, &how, (cut, replicas))?;
     let comparison = Comparison::with(there, cut.stop, epochs)?;
     salvage.sink = Some(salvage.sink_of(Kind::Compare(Box::new(comparison))));
-    let done = salvage.run();
-    // A time does not tell where the log ends without a record there.
-    let end = cut.until.map(|_| salvage.live_end);
-    let done = done.and_then(|()| match &mut salvage.sink {
-        Some(Sink {
-            kind: Kind::Compare(comparison),
-            ..
-        }) => comparison.finish(end),
-        _ => Ok(()),
-    });
-    match done {
-        // A replica that fails now, and did not then, leaves batches that cannot be compared.
+    let run = salvage.run();
+    // A replica that fails now, and did not then, leaves batches that cannot be compared.
+    let failure = salvage.aside.take_failure();
+    match run.and_then(|()| salvage.finish(false)) {
         Err(error) if matches!(error.kind(), ErrorKind::LogDir { .. }) => {
-            return Err(salvage.aside.take_failure().unwrap_or(error));
+            Err(failure.unwrap_or(error))
         }
-        done => done?,
+        done => done,
     }
-    Ok(salvage.producer_id_max)
 }
 
 /// Where the new log is made.
@@ -466,16 +457,18 @@ impl<'s> Salvage<'s> {
         }
     }
 
+    /// Ends the new log, or the comparison, and reports.
     fn finish(mut self, dry_run: bool) -> Result<Salvaged> {
         self.sink(None)?;
         let (log, live_end, log_start) = (self.log, self.live_end, self.log_start);
-        let Some(Kind::Build(builder)) = self.sink.take().map(|sink| sink.kind) else {
-            return Err(Error::argument("into", "nothing was built"));
-        };
-        let built = if dry_run {
-            builder.rehearse(log_start, live_end)?
-        } else {
-            builder.finish(log_start, live_end)?
+        let built = match self.sink.take().map(|sink| sink.kind) {
+            Some(Kind::Build(builder)) if dry_run => builder.rehearse(log_start, live_end)?,
+            Some(Kind::Build(builder)) => builder.finish(log_start, live_end)?,
+            Some(Kind::Compare(comparison)) => {
+                // A time does not tell where the log ends without a record there.
+                comparison.finish(self.until.map(|_| live_end))?
+            }
+            None => return Err(Error::argument("into", "nothing was built")),
         };
         let stable = built.last_stable_offset;
         let torn_tail = self.holes.report.torn_tails().pop();

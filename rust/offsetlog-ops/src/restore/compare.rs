@@ -2,7 +2,7 @@
 
 use super::PartitionToRestore;
 use super::choice::SourcePartition;
-use crate::salvage::{Cut, Epochs, compare_log};
+use crate::salvage::{Cut, Epochs, Salvaged, compare_log};
 use offsetlog::format::Uuid;
 use offsetlog::{Error, Log, LogConfig, OpenOptions, Result, VerifyOptions};
 use std::path::Path;
@@ -157,7 +157,7 @@ pub(super) fn may_be_replaced(
 }
 
 /// Whether the directory is what is to be restored: record for record, with the topic's id, with leader epochs that the cluster takes, and with
-/// nothing behind. Then the greatest producer id of it. `None` if no record was ever there, and one is to be.
+/// nothing behind. Then what restoring it would have reported. `None` if no record was ever there, and one is to be.
 ///
 /// # Errors
 /// `LogDir` if it holds anything else; those of reading either.
@@ -168,26 +168,36 @@ pub(super) fn is_there(
     wanted: &Wanted<'_>,
     options: &OpenOptions,
     replicas: &[Log],
-) -> Result<Option<i64>> {
-    let Some(there) = with_records(path, options)? else {
+) -> Result<Option<Salvaged>> {
+    let with_records = with_records(path, options)?;
+    let has_records = with_records.is_some();
+    let there = if let Some(there) = with_records {
+        wanted.check(&there)?;
+        there
+    } else {
         let is_same = has_no_record(source, cut.stop)?
             && options
                 .disk
                 .list(path)
-                .is_ok_and(|entries| !entries.is_empty())
-            && Log::open(path, options)?.topic_id()? == wanted.topic_id;
-        return Ok(is_same.then_some(-1));
+                .is_ok_and(|entries| !entries.is_empty());
+        if !is_same {
+            return Ok(None);
+        }
+        let there = Log::open(path, options)?;
+        if there.topic_id()? != wanted.topic_id {
+            return Ok(None);
+        }
+        there
     };
-    wanted.check(&there)?;
     let epochs = wanted
         .leader_epoch_accepted
         .map_or(Epochs::Same, Epochs::UpTo);
     let part = (cut, epochs);
-    let max = compare_log(source, &there, options, part, wanted.config, replicas)?;
-    if wanted.is_marked {
+    let same = compare_log(source, &there, options, part, wanted.config, replicas)?;
+    if has_records && wanted.is_marked {
         check_sound(path, options)?;
     }
-    Ok(Some(max))
+    Ok(Some(same))
 }
 
 /// Whether nothing of the log is restored but that it begins at 0.

@@ -167,7 +167,7 @@ fn a_second_call_finds_what_the_next_replica_gave() {
         assert_eq!(place.rows("new"), place.rows("two"), "{nth}");
         let failed = disk.failed();
         match state(&plan) {
-            PartitionState::There => assert!(is_told(&plan) && plan.has_losses(), "{nth}"),
+            PartitionState::There(_) => assert!(is_told(&plan) && plan.has_losses(), "{nth}"),
             PartitionState::Failed(error) => {
                 // The best one can be read again, and has more.
                 assert!(error.to_string().contains("move it away"), "{nth}: {error}");
@@ -321,7 +321,7 @@ fn a_replica_that_cannot_be_opened_may_have_more() {
         assert!(!disk.failed().is_empty());
         assert_eq!(replica_of(&plan.partitions[0].source), "two");
         assert_eq!(place.rows("new"), place.rows("two"));
-        let is_there = matches!(state(&plan), PartitionState::There);
+        let is_there = matches!(state(&plan), PartitionState::There(_));
         assert_eq!(is_there, call == 2, "{:?}", state(&plan));
         let others = &plan.partitions[0].other_replicas;
         assert!(

@@ -1,7 +1,7 @@
 //! Tells what ends the transactions that are open in what was restored: their coordinator, if its state says so, or nobody.
 
 use super::remains::Remaining;
-use super::{PartitionState, PartitionToRestore, RestorePlan, Target};
+use super::{PartitionToRestore, RestorePlan, Target};
 use crate::producers::{PartitionProducer, ProducersOptions, Standing, producers};
 use crate::shell::quoted;
 use offsetlog::{LogDir, Result, TransactionState};
@@ -13,7 +13,8 @@ const TRANSACTION_STATE: &str = "__transaction_state";
 pub(super) fn add(plan: &mut RestorePlan) {
     let mut open = Vec::new();
     for each in &plan.partitions {
-        if let PartitionState::Restored(report) = &each.state
+        // Of what was there already too: an earlier call may have ended before it told.
+        if let Some(report) = each.state.report()
             && let Some(offset) = report.first_unstable_offset
         {
             open.push((each, offset));

@@ -232,7 +232,10 @@ fn a_replica_that_fails_at_the_second_call_is_named() {
         plan.run(None).unwrap();
         let state = &plan.partitions[0].state;
         if disk.failed().is_empty() {
-            assert!(matches!(state, PartitionState::There), "{nth}: {state:?}");
+            assert!(
+                matches!(state, PartitionState::There(_)),
+                "{nth}: {state:?}"
+            );
             assert!(nth > 3, "{nth}");
             break;
         }

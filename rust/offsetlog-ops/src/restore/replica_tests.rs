@@ -136,7 +136,7 @@ impl Place {
         let mut again = self.plan(replicas);
         again.run(None).unwrap();
         let state = &again.partitions[0].state;
-        assert!(matches!(state, PartitionState::There), "{state:?}");
+        assert!(matches!(state, PartitionState::There(_)), "{state:?}");
         report.clone()
     }
 

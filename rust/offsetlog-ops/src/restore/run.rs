@@ -59,7 +59,7 @@ impl RestorePlan {
             let part = (done, planned, total);
             match self.restore_best(each, (held, part), progress, &mut producer_id_max) {
                 Ok(state) => {
-                    if let PartitionState::Restored(report) = &state {
+                    if let Some(report) = state.report() {
                         each.log_end_offset = Some(report.built.log_end_offset);
                     }
                     each.state = state;
@@ -205,12 +205,17 @@ impl RestorePlan {
         };
         let others = each.other_logs.as_slice();
         let config = self.config_of(each);
-        let (mut state, mut is_cut) = (PartitionState::There, false);
+        let (mut built, mut there, mut is_cut) = (None, None, false);
+        let mut noted = |made: Salvaged| {
+            *producer_id_max = (*producer_id_max).max(made.producer_id_max);
+            is_cut |= made.is_cut_at_time;
+            Box::new(made.report)
+        };
         for (_, path) in &each.into {
             let wanted = Wanted::of(each, &config, self.is_marked(path));
-            let there = compare::is_there(log, path, each.cut, &wanted, &self.options, others)?;
-            if let Some(max) = there {
-                *producer_id_max = (*producer_id_max).max(max);
+            let same = compare::is_there(log, path, each.cut, &wanted, &self.options, others)?;
+            if let Some(same) = same {
+                there = Some(noted(same));
                 // A restore that was killed may not have come to them.
                 if let Some(log_dir) = held.around(path) {
                     log_dir.complete_lines(path)?;
@@ -221,15 +226,13 @@ impl RestorePlan {
             let place = (path.as_path(), held.around(path));
             let begin = (Some(&begin), each.cut.until);
             let made = salvage_log(log, place, &self.options, &how, begin, others)?;
-            let Salvaged {
-                report,
-                producer_id_max: max,
-                is_cut_at_time,
-            } = made;
-            is_cut |= is_cut_at_time;
-            *producer_id_max = (*producer_id_max).max(max);
-            state = PartitionState::Restored(Box::new(report));
+            built = Some(noted(made));
         }
+        let state = match (built, there) {
+            (Some(built), _) => PartitionState::Restored(built),
+            (None, Some(there)) => PartitionState::There(there),
+            (None, None) => return Err(Error::argument("into", "no directory for the partition")),
+        };
         Ok((state, is_cut))
     }
 

@@ -3,7 +3,8 @@
 use super::cut::Until;
 use offsetlog::format::{BatchHeader, counted};
 use offsetlog::{
-    Batch, Error, Log, OnCorrupt, PartitionBuilder, Record, Result, Scan, ScanOptions,
+    Batch, BuiltPartition, Error, Log, OnCorrupt, PartitionBuilder, Record, Result, Scan,
+    ScanOptions,
 };
 use std::fmt::Display;
 
@@ -58,6 +59,9 @@ pub(super) struct Comparison {
     batch: std::vec::IntoIter<Record>,
     stop: i64,
     epochs: Epochs,
+    /// Numbers of those that were added: control records are not counted.
+    records: u64,
+    batches: u64,
 }
 
 /// Which leader epochs the existing log may have.
@@ -83,6 +87,8 @@ impl Comparison {
             batch: Vec::new().into_iter(),
             stop: stop.unwrap_or(i64::MAX),
             epochs,
+            records: 0,
+            batches: 0,
         })
     }
 
@@ -115,11 +121,12 @@ impl Comparison {
                 None => return Err(self.differs(record.offset)),
             }
         }
-        Ok(if header.attributes.is_control() {
-            0
-        } else {
-            records
-        })
+        if header.attributes.is_control() {
+            records = 0;
+        }
+        self.records += records;
+        self.batches += 1;
+        Ok(records)
     }
 
     /// What a broker knows of two records beside what a consumer reads: the first that is not the same.
@@ -164,19 +171,18 @@ impl Comparison {
         }
     }
 
-    /// When all batches were added: nothing more may be there, and the log may not end before `end`.
-    pub(super) fn finish(&mut self, end: Option<i64>) -> Result<()> {
+    /// When all batches were added: nothing more may be there, and the log may not end before `end`. Returns what is there.
+    pub(super) fn finish(mut self, end: Option<i64>) -> Result<BuiltPartition> {
         if let Some(found) = self.next()? {
             return Err(self.differs(found.offset));
         }
-        if let Some(end) = end
-            && self.log.log_end_offset()? < end
-        {
+        let log_end_offset = self.log.log_end_offset()?;
+        if let Some(end) = end.filter(|end| log_end_offset < *end) {
             return Err(self.differs(end));
         }
         // A reader ends before it, and so would a broker that is told of a clean end.
         let torn = self.scan.report().torn_tails().pop();
-        torn.map_or(Ok(()), |(_, torn)| {
+        if let Some((_, torn)) = torn {
             let reason = format!(
                 "it has what is to be restored, and {} behind it that are no batch, from position {} of {} on: cut them with offsetlog \
                  recover, or delete the directory or move it away, and run this again",
@@ -184,7 +190,17 @@ impl Comparison {
                 torn.position,
                 torn.path.display()
             );
-            Err(Error::log_dir(self.log.path(), reason))
+            return Err(Error::log_dir(self.log.path(), reason));
+        }
+        Ok(BuiltPartition {
+            path: self.log.path().to_path_buf(),
+            records: self.records,
+            batches: self.batches,
+            batches_kept: self.batches,
+            bytes_written: 0,
+            log_start_offset: self.log.log_start_offset()?,
+            log_end_offset,
+            last_stable_offset: self.log.last_stable_offset()?,
         })
     }
 
