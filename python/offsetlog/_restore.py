@@ -183,7 +183,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
         in its own cluster.
     until
         Restore each partition up to its first record at this time or later, of those that can be read, wherever it comes from: what
-        fills a hole may have it, and then the log ends before the end of the plan.
+        fills a hole may have it, and then the log ends before the end of the plan. A partition whose last records have no timestamp
+        (Kafka before 0.10) is refused, unless `ends` has it.
     ends
         Offsets, exclusive, up to which partitions are restored, by topic and partition. One of a partition that no source has is
         an error.

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from golden import CLEAN_LOG_DIRS, DATA, named
+from golden import CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS, named
 from restoring import SOURCES, formatted
 from writing import tree
 
@@ -226,3 +226,97 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_not_behind_the_end(tmp_path
             log.append(value, key=key)
     report = restore(source, formatted(tmp_path / "new"), new_cluster=True, dry_run=True)
     assert set(groups_told(report)) == {"of-this", "of-none"}
+
+
+OLD = OLD_LOG_DIRS[0]
+"""Its `o-v0-*` have messages of magic 0: no record has a timestamp."""
+
+
+def test_a_log_without_timestamps_is_not_cut_at_a_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody knows which records are before: it is refused, and the others are restored. All of it would be too much, nothing too little."""
+    topics = ["o-v0-none", "o-v0-gzip", "o-v0-appendtime", "o-v1-none"]
+    for until in (0, 978_307_200_000, 4_102_444_800_000):
+        for dry_run in (True, False):
+            report = restore(OLD, tmp_path / str(until), topics=topics, until=until, dry_run=dry_run)
+            refused = [each for each in report.partitions if each.state == "refused"]
+            assert [each.topic for each in refused] == ["o-v0-appendtime", "o-v0-gzip", "o-v0-none"]
+            assert all("--offsets" in (each.reason or "") for each in refused)
+            assert report.has_losses
+        assert [path.name for path in (tmp_path / str(until)).iterdir() if "-v0-" in path.name] == []
+    words = [
+        "offsetlog",
+        "restore",
+        str(OLD),
+        "--into",
+        str(tmp_path / "cli"),
+        "-t",
+        "o-v0-none",
+        "-t",
+        "o-v1-none",
+        "--until",
+        "2001-01-01T00:00:00Z",
+    ]
+    assert run_cli(words, []) == 2
+    out = capfd.readouterr().out
+    assert "o-v0-none-0: refused: " in out
+    assert "o-v1-none-0: 0 records restored" in out
+
+
+def test_an_offset_ends_a_log_without_timestamps(tmp_path: Path) -> None:
+    """As the reason says: also one behind which nothing is, for all of it."""
+    with Log.open(OLD / "o-v0-none-0") as log:
+        whole, end = log.scan().count(), log.log_end_offset
+    assert whole > 0
+    report = restore(OLD, tmp_path / "plan", topics="o-v0-none", until=1, dry_run=True)
+    assert f"with {end}, all of it is restored" in (report.partitions[0].reason or "")
+    for number, records in ((end, whole), (10, 10), (0, 0)):
+        ends = {("o-v0-none", 0): number}
+        report = restore(OLD, tmp_path / str(number), topics="o-v0-none", until=1, ends=ends)
+        assert [(each.state, each.records) for each in report.partitions] == [("restored", records)]
+        assert not report.has_losses
+
+
+def test_messages_without_timestamps_before_others_are_older(tmp_path: Path) -> None:
+    """A topic whose message format was raised: what comes before a record that is before the time, is before it too."""
+    with Log.open(OLD / "o-upgraded-0") as log:
+        times = [(record.offset, record.timestamp) for record in log.scan()]
+    timed = [(offset, time) for offset, time in times if time >= 0]
+    assert timed[0] != times[0]
+    assert timed[-1] == times[-1]
+    for nth in (0, 1, len(timed) - 1):
+        stop, until = next((offset, time) for offset, time in timed if time >= timed[nth][1])
+        report = restore(OLD, tmp_path / str(nth), topics="o-upgraded", until=until)
+        (each,) = report.partitions
+        if stop == timed[0][0]:
+            # No record says that those before it are.
+            assert each.state == "refused"
+            continue
+        assert (each.state, each.log_end_offset) == ("restored", stop)
+        assert each.records == sum(offset < stop for offset, _ in times)
+
+
+def test_an_empty_log_needs_no_time(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "old" / "empty-0", "a"):
+        pass
+    with Log.open(tmp_path / "old" / "removed-0", "a") as log:
+        log.append(b"value", timestamp=-1)
+        log.delete_records_before(1)
+    report = restore(tmp_path / "old", tmp_path / "new", until=T)
+    assert [each.state for each in report.partitions] == ["restored", "restored"]
+    assert not report.has_losses
+
+
+@pytest.mark.parametrize("lost", ["", "the end", "the middle"])
+def test_damage_behind_which_no_record_has_a_timestamp(lost: str, tmp_path: Path) -> None:
+    """The last record that can be read counts."""
+    source = tmp_path / "old"
+    with Log.open(source / "orders-0", "a") as log:
+        for time in (T, -1, -1):
+            log.append(b"value", timestamp=time)
+            log.roll()
+        log.append(b"value", timestamp=-1 if lost != "the middle" else T + 1)
+    if lost:
+        base = 3 if lost == "the end" else 2
+        (source / "orders-0" / f"{base:020}.log").write_bytes(bytes(100) if lost == "the middle" else b"\xff" * 100)
+    report = restore(source, tmp_path / "new", until=T + 100)
+    assert [each.state for each in report.partitions] == ["restored" if lost == "the middle" else "refused"]

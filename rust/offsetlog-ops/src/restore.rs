@@ -48,7 +48,8 @@ pub type RestoreProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 pub struct RestoreOptions {
     /// Topics, by name or pattern (`*` and `?`). If empty: all, except those that only have a meaning in their own cluster.
     pub topics: Vec<String>,
-    /// Restores each partition up to its first record with this timestamp or a later one, in ms.
+    /// Restores each partition up to its first record with this timestamp or a later one, in ms. One whose last records have no timestamp is
+    /// refused, unless `ends` has it.
     pub until: Option<i64>,
     /// Restores partitions up to these offsets, exclusive.
     pub ends: BTreeMap<TopicPartition, i64>,

@@ -34,7 +34,8 @@ pub(crate) struct Restore {
     #[arg(short = 't', long = "topic", value_name = "TOPIC")]
     pub(crate) topics: Vec<String>,
 
-    /// Each partition up to its first record at this time or later: milliseconds since 1970, or RFC 3339
+    /// Each partition up to its first record at this time or later: milliseconds since 1970, or RFC 3339; one without timestamps is
+    /// refused, unless --offsets has it
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) until: Option<When>,
 

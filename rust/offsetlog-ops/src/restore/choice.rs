@@ -219,15 +219,10 @@ fn part(
     } else {
         best.end
     };
-    let mut stop = end;
-    if let Some(until) = how.until {
-        let first = readable(log.offset_for_timestamp(until, Isolation::ReadUncommitted))?;
-        let first = match first {
-            Some(first) => first.map(|first| first.offset),
-            None => first_readable(&log, until)?,
-        };
-        stop = first.unwrap_or(stop);
-    }
+    let mut stop = match how.until {
+        Some(until) => first_at(&log, until)?.unwrap_or(end),
+        None => end,
+    };
     let wanted = how.ends.get(&key).copied();
     if let Some(wanted) = wanted {
         if wanted > end {
@@ -240,6 +235,12 @@ fn part(
         stop = stop.min(wanted);
     }
     let stop = stop.max(log_start_offset);
+    if how.until.is_some()
+        && wanted.is_none()
+        && last_timestamp(&log, (log_start_offset, stop))?.is_some_and(|time| time < 0)
+    {
+        return Err(has_no_time(&log, best.end_is_hidden, end));
+    }
     let is_cut = stop < end;
     let segments = log.segments()?;
     let nexts = segments.iter().skip(1).map(|next| next.base_offset);
@@ -292,8 +293,60 @@ fn part(
     })
 }
 
-/// The offset of the first record at a time, or a later one, that can be read: damage ends a look-up. Reads the log up to there.
-fn first_readable(log: &Log, time: i64) -> Result<Option<i64>> {
+/// The greatest timestamp of the last batch in this range that can be read, which is negative if it has none; `None` without a batch. If it
+/// has one, batches without are before it.
+fn last_timestamp(log: &Log, (start, stop): (i64, i64)) -> Result<Option<i64>> {
+    if start >= stop {
+        return Ok(None);
+    }
+    let last_of = |first: i64| -> Result<Option<i64>> {
+        let mut scan = log.scan(&ScanOptions {
+            start: Some(first.max(start)),
+            stop: Some(stop).filter(|stop| *stop < i64::MAX),
+            ..everything()
+        })?;
+        let mut last = None;
+        while let Some(batch) = scan.next_batch()? {
+            last = Some(batch.header().max_timestamp);
+        }
+        Ok(last)
+    };
+    // The last offset has a batch, unless compaction left it out, or damage did.
+    if stop < i64::MAX
+        && let Some(last) = last_of(stop - 1)?
+    {
+        return Ok(Some(last));
+    }
+    for segment in log.segments()?.iter().rev() {
+        if segment.base_offset < stop
+            && let Some(last) = last_of(segment.base_offset)?
+        {
+            return Ok(Some(last));
+        }
+    }
+    Ok(None)
+}
+
+/// Why a log is not cut at a time. To restore all of it is what nobody has asked for.
+fn has_no_time(log: &Log, end_is_hidden: bool, end: i64) -> Error {
+    let all = if end_is_hidden {
+        String::new()
+    } else {
+        format!("; with {end}, all of it is restored")
+    };
+    let reason = format!(
+        "its last records have no timestamp, as those of Kafka before 0.10, and nobody knows which of them are before the time (--until): name          the offset where it is to end in --offsets{all}"
+    );
+    Error::log_dir(log.path(), reason)
+}
+
+/// The offset of the first record at a time, or a later one, that can be read.
+fn first_at(log: &Log, time: i64) -> Result<Option<i64>> {
+    let found = readable(log.offset_for_timestamp(time, Isolation::ReadUncommitted))?;
+    if let Some(found) = found {
+        return Ok(found.map(|found| found.offset));
+    }
+    // Damage ends a look-up. A scan continues behind it.
     let mut scan = log.scan(&everything())?;
     while let Some(mut batch) = scan.next_batch()? {
         if batch.header().max_timestamp < time {
