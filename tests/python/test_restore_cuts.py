@@ -7,11 +7,13 @@ import json
 import shlex
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS, named
 from restoring import SOURCES, formatted
+from test_restore_cut_in_a_hole import UNTIL, WHOLE, replica
 from writing import tree
 
 from offsetlog import Log, OffsetLogError, RestoreReport, restore
@@ -104,6 +106,67 @@ def test_a_log_that_lost_its_end_is_told_too(tmp_path: Path) -> None:
     known = {key[0] for key, offset in committed().items() if key[1] == "g-codec-lz4" and offset > (each.log_end_offset or 0)}
     assert known
     assert groups_told(report).keys() == known
+
+
+def copies(place: Path) -> tuple[list[Path], Path]:
+    """Of all sources, with the directory of `g-codec-lz4-0` among them."""
+    place.mkdir(exist_ok=True)
+    sources = [Path(shutil.copytree(path, place / Path(path).name)) for path in SOURCES]
+    (directory,) = (path / "g-codec-lz4-0" for path in sources if (path / "g-codec-lz4-0").is_dir())
+    return sources, directory
+
+
+def magic(data: bytearray) -> None:
+    data[16] = 9
+
+
+def checksum(data: bytearray) -> None:
+    data[17:21] = b"\xff" * 4
+
+
+def cut(data: bytearray) -> None:
+    del data[40:]
+
+
+@pytest.mark.parametrize("damage", [magic, checksum, cut])
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_log_whose_end_damage_hides_is_told_too(damage: Callable[[bytearray], None], dry_run: bool, tmp_path: Path) -> None:
+    """Of whatever kind: what is built ends before it. Another replica may have the rest, and then nobody is behind."""
+    sources, directory = copies(tmp_path / "old")
+    with Log.open(directory) as log:
+        last = list(log.batches())[-1]
+        end = log.log_end_offset
+    segment = directory / f"{last.segment:020}.log"
+    data = segment.read_bytes()
+    batch = bytearray(data[last.position :])
+    damage(batch)
+    segment.write_bytes(data[: last.position] + batch)
+    known = {key[0]: offset for key, offset in committed().items() if key[1:] == ("g-codec-lz4", 0)}
+    assert set(known.values()) == {end}
+    how = {"topics": ["g-codec-lz4", "__consumer_offsets"], "new_cluster": True, "dry_run": dry_run}
+    report = restore(sources, formatted(tmp_path / "new"), **how)  # type: ignore[arg-type]
+    assert groups_told(report) == {group: [reset(group, "g-codec-lz4", 0, last.base_offset)] for group in known}
+    if not dry_run:
+        again = restore(sources, tmp_path / "new", **how)  # type: ignore[arg-type]
+        assert again.remaining == report.remaining
+    whole = tmp_path / "whole"
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-codec-lz4-0", whole / "g-codec-lz4-0")
+    shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", whole)
+    report = restore([*sources, whole], formatted(tmp_path / "both"), **how)  # type: ignore[arg-type]
+    assert not groups_told(report)
+
+
+def test_groups_behind_a_time_that_another_replica_has(tmp_path: Path) -> None:
+    """The log ends before the end of the plan: what was built counts."""
+    sources = [replica(tmp_path / "a", node=1, lacks=32), replica(tmp_path / "b", node=2, lacks=64)]
+    key = b"\0\1\0\1g" + struct.pack(">h", len(WHOLE)) + WHOLE.encode() + bytes(4)
+    with Log.open(sources[0] / "__consumer_offsets-0", "a") as log:
+        log.append(bytes(2) + struct.pack(">q", 50) + bytes(10), key=key, timestamp=T)
+    topics = [WHOLE, "__consumer_offsets"]
+    report = restore(sources, tmp_path / "new", topics=topics, until=UNTIL, dry_run=True)
+    assert not groups_told(report)
+    report = restore(sources, tmp_path / "new", topics=topics, until=UNTIL)
+    assert groups_told(report) == {"g": [reset("g", WHOLE, 0, 40)]}
 
 
 def test_an_end_of_a_partition_that_nobody_has_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

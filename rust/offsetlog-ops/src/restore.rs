@@ -23,6 +23,7 @@ use crate::replicas::Extent;
 use crate::salvage::{Cut, SalvageReport};
 use bootstrap::Bootstrap;
 use choice::{FailedReplica, SourcePartition};
+use committed::BehindTheEnd;
 use new_topic::{NewTopic, NewTopicPartition};
 use offsetlog::format::Uuid;
 use offsetlog::{
@@ -271,6 +272,7 @@ pub struct RestorePlan {
     next_producer_id: i64,
     /// What the target's cluster gives out next.
     target_producer_id: Option<i64>,
+    behind_the_end: BehindTheEnd,
     how: RestoreOptions,
     options: OpenOptions,
 }
@@ -330,6 +332,7 @@ impl RestorePlan {
                 .metadata
                 .as_ref()
                 .and_then(|known| known.next_producer_id),
+            behind_the_end: BehindTheEnd::default(),
             how: how.clone(),
             options: options.clone(),
         };
@@ -353,9 +356,7 @@ impl RestorePlan {
         let broker = (broker.as_ref(), how.keep_retention);
         let (remaining, warnings) = (&mut plan.remaining, &mut plan.warnings);
         plan.lacks_topics |= unknown::tell(&found, &targets, broker, remaining, warnings);
-        let (behind, warnings) = committed::behind_the_end(&plan)?;
-        plan.remaining.extend(behind);
-        plan.warnings.extend(warnings);
+        committed::tell(&mut plan)?;
         plan.bootstraps = targets.bootstraps;
         plan.left_out = found.left_out;
         plan.warnings.extend(found.warnings);

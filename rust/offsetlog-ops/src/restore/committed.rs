@@ -23,26 +23,55 @@ type Committed = (i64, Uuid);
 /// The offset of a record of `__consumer_offsets`, and what it commits.
 type Commit = (i64, Committed);
 
-/// Names each such group, with the command that sets its offsets back. Reads what is to be restored of `__consumer_offsets`.
+/// What is told of them: by the plan, and anew of what was built.
+#[derive(Debug, Default)]
+pub(super) struct BehindTheEnd {
+    remaining: Vec<Remaining>,
+    warnings: Vec<String>,
+}
+
+/// Tells of each such group, with the command that sets its offsets back, instead of what was told before. Damage, and a time that what fills
+/// it has, are known when all is built.
 ///
 /// # Errors
 /// `Interrupted`. A warning says what cannot be read.
-pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<String>)> {
-    let is_restored = |each: &&PartitionToRestore| matches!(each.state, PartitionState::Planned);
-    let restored = || plan.partitions.iter().filter(is_restored);
-    let ends: HashMap<(&str, i32), (i64, Option<Uuid>)> = restored()
+pub(super) fn tell(plan: &mut RestorePlan) -> Result<()> {
+    let told = behind_the_end(plan)?;
+    let before = std::mem::take(&mut plan.behind_the_end);
+    plan.remaining
+        .retain(|each| !before.remaining.contains(each));
+    plan.warnings.retain(|each| !before.warnings.contains(each));
+    plan.remaining.extend(told.remaining.iter().cloned());
+    plan.warnings.extend(told.warnings.iter().cloned());
+    plan.behind_the_end = told;
+    Ok(())
+}
+
+/// Where a partition ends in the target, or is to end: where damage hides the end, behind what can be read.
+fn end_of(each: &PartitionToRestore) -> Option<i64> {
+    match &each.state {
+        PartitionState::Planned => each.log_end_offset.or(Some(each.extent?.end)),
+        state => Some(state.report()?.built.log_end_offset),
+    }
+}
+
+/// Reads what is restored of `__consumer_offsets`, or is to be.
+fn behind_the_end(plan: &RestorePlan) -> Result<BehindTheEnd> {
+    let ends: HashMap<(&str, i32), (i64, Option<Uuid>)> = plan
+        .partitions
+        .iter()
         .filter_map(|each| {
-            let end = (each.log_end_offset?, each.topic_id);
+            let end = (end_of(each)?, each.topic_id);
             Some(((each.topic.as_str(), each.partition), end))
         })
         .collect();
     let mut behind: BTreeMap<String, Vec<(String, i32, i64, i64)>> = BTreeMap::new();
     let mut warnings = Vec::new();
-    for each in restored().filter(|each| each.topic == TOPIC) {
-        let Some(log) = &each.log else {
+    for each in plan.partitions.iter().filter(|each| each.topic == TOPIC) {
+        if end_of(each).is_none() {
             continue;
-        };
-        let found = match commits(log, each.cut.stop) {
+        }
+        let found = match commits_of(each, plan) {
             Ok(found) => found,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
             // It may be restored from another replica.
@@ -66,7 +95,19 @@ pub(super) fn behind_the_end(plan: &RestorePlan) -> Result<(Vec<Remaining>, Vec<
             }
         }
     }
-    Ok((behind.into_iter().map(told).collect(), warnings))
+    Ok(BehindTheEnd {
+        remaining: behind.into_iter().map(told).collect(),
+        warnings,
+    })
+}
+
+/// The committed offsets of what was built, or is to be.
+fn commits_of(each: &PartitionToRestore, plan: &RestorePlan) -> Result<BTreeMap<Key, Committed>> {
+    if let Some(report) = each.state.report() {
+        return commits(&Log::open(&report.built.path, &plan.options)?, None);
+    }
+    let log = each.log.as_ref();
+    log.map_or(Ok(BTreeMap::new()), |log| commits(log, each.cut.stop))
 }
 
 fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {

@@ -4,7 +4,7 @@ use super::choice::{self, FailedReplica};
 use super::compare::Wanted;
 use super::write_topics::keep_controllers_out;
 use super::{
-    PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, compare,
+    PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, committed, compare,
     open_transactions,
 };
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 impl RestorePlan {
     /// Restores. `progress` is called as the work proceeds. A partition that fails does not keep the others from it, but the topics of a new cluster are then not written: run it
-    /// again when the cause is gone.
+    /// again when the cause is gone. Reads what was built of `__consumer_offsets` at the end, and tells anew of groups behind the end.
     ///
     /// # Errors
     /// `Locked`: a broker runs on one of the log dirs, or a controller. `LogDir`: another restore has written another topic of a name into
@@ -73,6 +73,7 @@ impl RestorePlan {
             done += planned;
         }
         self.partitions = partitions;
+        committed::tell(self)?;
         open_transactions::add(self);
         if self.target == Target::StoppedBroker
             && let Some(next) = self
