@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS, named
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD_LOG_DIRS, named
 from restoring import SOURCES, formatted
 from test_restore_cut_in_a_hole import UNTIL, WHOLE, replica
 from writing import tree
@@ -156,12 +156,63 @@ def test_a_log_whose_end_damage_hides_is_told_too(damage: Callable[[bytearray], 
     assert not groups_told(report)
 
 
+def test_groups_of_a_partition_that_no_source_has_are_told(tmp_path: Path) -> None:
+    """It begins empty in a new cluster; not where an earlier call had it."""
+    disk = tmp_path / "disk-2"
+    disk.mkdir()
+    shutil.copytree(CLEAN_LOG_DIRS[1] / "__consumer_offsets-1", disk / "__consumer_offsets-1")
+    shutil.copy(CLEAN_LOG_DIRS[1] / "meta.properties", disk)
+    sources = [CLEAN_LOG_DIRS[0], CLEAN / "metadata-dir", disk]
+    topics = ["g-plain", "__consumer_offsets"]
+    known = {key[0] for key, offset in committed().items() if key[1:] == ("g-plain", 1) and offset > 0}
+    assert known
+    expected = {group: [reset(group, "g-plain", 1, 0)] for group in known}
+    into = formatted(tmp_path / "new")
+    for dry_run in (True, False, False):
+        report = restore(sources, into, topics=topics, new_cluster=True, dry_run=dry_run)
+        assert [tuple(each) for each in report.missing] == [("g-plain", 1)]
+        assert groups_told(report) == expected
+    # A disk that came later has it.
+    restore(SOURCES, into, topics="g-plain", new_cluster=True)
+    report = restore(sources, into, topics=topics, new_cluster=True)
+    assert report.missing
+    assert not groups_told(report)
+    # In a folder nobody says that it begins empty.
+    assert not groups_told(restore(sources, tmp_path / "folder", topics=topics))
+
+
+def commit_of(group: bytes, topic: str, partition: int, offset: int) -> tuple[bytes, bytes]:
+    """Key and value of a committed offset."""
+    name = topic.encode()
+    key = struct.pack(f">hh{len(group)}sh{len(name)}si", 1, len(group), group, len(name), name, partition)
+    return key, bytes(2) + struct.pack(">q", offset) + bytes(10)
+
+
+def test_groups_of_a_missing_partition_that_a_stopped_broker_has_are_told(tmp_path: Path) -> None:
+    """It is empty there."""
+    source, into = tmp_path / "old", formatted(tmp_path / "new")
+    (into / "bootstrap.checkpoint").unlink()
+    for name in ("g-epochs-0", "g-epochs-1", "__consumer_offsets-0"):
+        with Log.open(into / name, "a", single_replica=True):
+            pass
+    source.mkdir()
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-0", source / "g-epochs-0")
+    with Log.open(source / "__consumer_offsets-0", "a") as log:
+        for partition in (0, 1):
+            key, value = commit_of(b"g", "g-epochs", partition, 40)
+            log.append(value, key=key, timestamp=T)
+    report = restore([source, CLEAN / "metadata-dir"], into, topics=["g-epochs", "__consumer_offsets"])
+    assert report.target == "stopped-broker"
+    assert ("g-epochs", 1) in report.missing
+    assert groups_told(report) == {"g": [reset("g", "g-epochs", 1, 0)]}
+
+
 def test_groups_behind_a_time_that_another_replica_has(tmp_path: Path) -> None:
     """The log ends before the end of the plan: what was built counts."""
     sources = [replica(tmp_path / "a", node=1, lacks=32), replica(tmp_path / "b", node=2, lacks=64)]
-    key = b"\0\1\0\1g" + struct.pack(">h", len(WHOLE)) + WHOLE.encode() + bytes(4)
+    key, value = commit_of(b"g", WHOLE, 0, 50)
     with Log.open(sources[0] / "__consumer_offsets-0", "a") as log:
-        log.append(bytes(2) + struct.pack(">q", 50) + bytes(10), key=key, timestamp=T)
+        log.append(value, key=key, timestamp=T)
     topics = [WHOLE, "__consumer_offsets"]
     report = restore(sources, tmp_path / "new", topics=topics, until=UNTIL, dry_run=True)
     assert not groups_told(report)

@@ -4,12 +4,13 @@
 
 use super::remains::Remaining;
 use super::{PartitionState, PartitionToRestore, RestorePlan};
+use crate::places::is_there;
 use crate::salvage::everything;
 use crate::shell::quoted;
 use offsetlog::format::internal_topic::{CoordinatorRecord, CoordinatorTopic};
 use offsetlog::format::message::Value;
 use offsetlog::format::{ControlType, FormatError, RecordView, Uuid};
-use offsetlog::{ErrorKind, Log, Result, ScanOptions};
+use offsetlog::{ErrorKind, Log, Result, ScanOptions, TopicPartition};
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) const TOPIC: &str = "__consumer_offsets";
@@ -19,6 +20,9 @@ type Key = (String, String, i32);
 
 /// What a record commits: an offset, and the topic's id; zero where the record has none.
 type Committed = (i64, Uuid);
+
+/// Where a partition ends, and its topic's id.
+type End = (i64, Option<Uuid>);
 
 /// The offset of a record of `__consumer_offsets`, and what it commits.
 type Commit = (i64, Committed);
@@ -55,16 +59,43 @@ fn end_of(each: &PartitionToRestore) -> Option<i64> {
     }
 }
 
+/// Where a partition that no source has ends in the target: an earlier call may have had it, and otherwise it begins empty in a new cluster.
+/// `None` where nobody knows.
+fn end_of_missing(missing: &TopicPartition, plan: &RestorePlan) -> Result<Option<End>> {
+    let mut topics = plan.new_topics.iter();
+    let new = topics.find(|topic| topic.name == missing.topic);
+    let mut found = new.map(|topic| (0, Some(topic.topic_id)));
+    for (_, log_dir) in &plan.log_dirs {
+        let path = log_dir.join(missing.to_string());
+        if !is_there(plan.options.disk.as_ref(), &path)? {
+            continue;
+        }
+        let known = Log::open(&path, &plan.options)
+            .and_then(|log| Ok((log.log_end_offset()?, log.topic_id()?)));
+        match known {
+            Ok((end, topic_id)) => {
+                let (other, new_id) = found.unwrap_or_default();
+                found = Some((end.max(other), new_id.or(topic_id)));
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(found)
+}
+
 /// Reads what is restored of `__consumer_offsets`, or is to be.
 fn behind_the_end(plan: &RestorePlan) -> Result<BehindTheEnd> {
-    let ends: HashMap<(&str, i32), (i64, Option<Uuid>)> = plan
-        .partitions
-        .iter()
-        .filter_map(|each| {
-            let end = (end_of(each)?, each.topic_id);
-            Some(((each.topic.as_str(), each.partition), end))
-        })
-        .collect();
+    let mut ends: HashMap<(&str, i32), End> = HashMap::new();
+    for each in &plan.missing {
+        if let Some(end) = end_of_missing(each, plan)? {
+            ends.insert((each.topic.as_str(), each.partition), end);
+        }
+    }
+    ends.extend(plan.partitions.iter().filter_map(|each| {
+        let end = (end_of(each)?, each.topic_id);
+        Some(((each.topic.as_str(), each.partition), end))
+    }));
     let mut behind: BTreeMap<String, Vec<(String, i32, i64, i64)>> = BTreeMap::new();
     let mut warnings = Vec::new();
     for each in plan.partitions.iter().filter(|each| each.topic == TOPIC) {
