@@ -139,8 +139,9 @@ def test_the_age_is_that_of_the_first_records_not_of_their_segment(ages: tuple[i
     assert is_kept == is_told
     # What a broker with these settings would delete, by the same rules: nothing of what is not told.
     if not is_told:
-        others = {"cleanup.policy": "delete", "file.delete.delay.ms": 0, "remote.storage.enable": False, "retention.bytes": -1}
-        with Log.open(into / "orders-0", "a", config={"retention.ms": 7 * DAY, **others}, single_replica=True) as log:
+        week: dict[str, str | int | float | bool] = {"cleanup.policy": "delete", "retention.ms": 7 * DAY, "retention.bytes": -1}
+        week |= {"file.delete.delay.ms": 0, "remote.storage.enable": False}
+        with Log.open(into / "orders-0", "a", config=week, single_replica=True) as log:
             log.maintain()
             assert log.log_start_offset == 0
 

@@ -293,7 +293,7 @@ fn on_disk(places: &Places) -> BTreeMap<String, Seen> {
             seen.strays.insert(place.partition);
         }
         if !seen.is_live && seen.numbers.is_empty() {
-            seen.ids.extend(id.map(|id| id.to_bytes()));
+            seen.ids.extend(id.map(Uuid::to_bytes));
         }
     }
     for seen in topics.values_mut() {
