@@ -65,7 +65,8 @@ def convert(  # one parameter an option
     Raises
     ------
     LogDirError
-        `old` holds no segments, or one of the names is not ``topic-partition``; `new` is not empty, or lies in `old`.
+        `old` holds no segments, or one of the names is not ``topic-partition``; `new` is not empty, or lies in `old`; `old` was
+        truncated meanwhile: call it again.
     CorruptionError
         Damage in the old log, with file, position and offset. An unfinished write at its end is not damage; it is left out and
         reported.

@@ -156,7 +156,8 @@ def salvage(
     Raises
     ------
     LogDirError
-        `source` holds no segments, or one of the names is not ``topic-partition``; `into` is not empty, or lies in `source`.
+        `source` holds no segments, or one of the names is not ``topic-partition``; `into` is not empty, or lies in `source`;
+        `source` was truncated meanwhile: call it again.
     LogLockedError
         `into` would lie in the log dir of a running broker.
     DecompressionLimitError, LimitExceededError

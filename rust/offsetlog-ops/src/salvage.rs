@@ -21,7 +21,7 @@ use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
     BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, LogDir, NewPartition, OnCorrupt,
-    OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail,
+    OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail, TruncationWatch,
 };
 use outside::{missing_end, missing_start};
 use replicas::Replicas;
@@ -128,7 +128,7 @@ impl SalvageReport {
 /// that is beyond the new log is a loss too: what is below it was acknowledged.
 ///
 /// # Errors
-/// `LogDir`: `source` is no partition directory with segments; `into` is not named `topic-partition`, is not empty, or lies in
+/// `LogDir`: `source` is no partition directory with segments, or was truncated meanwhile; `into` is not named `topic-partition`, is not empty, or lies in
 /// `source`. `Locked`: `into` is in the log dir of a running broker. `Io`, `Interrupted`. Damage is no error.
 ///
 /// ```no_run
@@ -324,11 +324,12 @@ impl<'s> Salvage<'s> {
 
     fn run(&mut self) -> Result<()> {
         // A log may end behind its last batch, because compaction removed the last records. Asked first: what is appended from now on
-        // is not in the scan.
-        let end = match self.log.log_end_offset() {
-            Err(error) if error.is_corruption() => 0,
-            end => end?,
+        // is not in the scan. Nobody truncates a log whose end damage hides: no writer opens it.
+        let watch = match self.log.watch_end() {
+            Err(error) if error.is_corruption() => None,
+            watch => Some(watch?),
         };
+        let end = watch.as_ref().map_or(0, TruncationWatch::log_end_offset);
         let mut live = self.log.scan(&ScanOptions {
             stop: Some(self.stop).filter(|stop| *stop < i64::MAX),
             ..everything()
@@ -354,6 +355,9 @@ impl<'s> Salvage<'s> {
             self.look_for_stop();
             self.before = Some(header);
             self.live_end = header.last_offset.saturating_add(1).min(self.stop);
+            if let Some(watch) = &watch {
+                watch.passed(&header);
+            }
             self.producer_id_max = self.producer_id_max.max(header.producer_id);
             self.epoch = self.epoch.max(header.leader_epoch);
             self.holes.passed(header.max_timestamp);
@@ -365,6 +369,9 @@ impl<'s> Salvage<'s> {
         let mut behind = i64::MAX;
         if !self.is_cut_at_time {
             behind = self.pass_end(end)?;
+        }
+        if let Some(watch) = &watch {
+            watch.check()?;
         }
         self.holes.look(None);
         if self.is_cut_at_time {

@@ -69,10 +69,11 @@ pub struct ConvertReport {
 /// Messages of Kafka 0.7 have no offsets in the current sense, no keys and no timestamps: they get offsets from 0 on, null keys
 /// and the timestamp -1.
 ///
-/// Records appended to `old` during the conversion are not converted. The new log is synced when this returns.
+/// Records appended to `old` during the conversion are not converted. If `old` is truncated during it, the conversion fails, because
+/// what was read before and after would be mixed. The new log is synced when this returns.
 ///
 /// # Errors
-/// * `LogDir`: `old` has no segments; its name or that of `new` is not `topic-partition`; `new` exists and is not empty, or is
+/// * `LogDir`: `old` has no segments, or was truncated meanwhile; its name or that of `new` is not `topic-partition`; `new` exists and is not empty, or is
 ///   inside `old`.
 /// * Corruption, with file, position and offset: nothing is created. The same for `Limit`.
 /// * `Locked`: `new` is in the log dir of a running broker.
@@ -147,6 +148,7 @@ fn build(
         ..NewPartition::default()
     };
     let (mut log_start, mut log_end) = (0, 0);
+    let mut watch = None;
     if let Source::Current(log) = source {
         if begin.config.is_none() {
             begin.config = read_config(options.disk.as_ref(), log.path())?;
@@ -154,15 +156,21 @@ fn build(
         if partition_name(new).is_ok_and(|name| name.topic == log.topic()) {
             begin.topic_id = log.topic_id()?;
         }
-        (log_start, log_end) = (log.log_start_offset()?, log.log_end_offset()?);
+        log_start = log.log_start_offset()?;
+        let watched = log.watch_end()?;
+        log_end = watched.log_end_offset();
+        watch = Some(watched);
         begin.base_offset = Some(first_offset(log, log_start)?);
     }
     let mut target = PartitionBuilder::create(new, options, &begin)?;
     let mut follow = Follow::new(source, options, convert)?;
     let torn_tail = match source {
         Source::Old(old) => move_old(old, &mut target, &mut follow)?,
-        Source::Current(old) => move_current(old, &mut target, &mut follow)?,
+        Source::Current(old) => move_current(old, log_end, &mut target, &mut follow)?,
     };
+    if let Some(watch) = watch {
+        watch.check()?;
+    }
     let built = target.finish(log_start, log_end)?;
     Ok(ConvertReport {
         path: built.path,
@@ -262,6 +270,7 @@ fn move_old(
 
 fn move_current(
     old: &Log,
+    log_end: i64,
     target: &mut PartitionBuilder,
     follow: &mut Follow<'_>,
 ) -> Result<Option<TornTail>> {
@@ -271,7 +280,12 @@ fn move_current(
     };
     let mut scan = old.scan(&options)?;
     while let Some(mut batch) = scan.next_batch()? {
-        let bytes = batch.header().size_bytes;
+        let header = batch.header();
+        if header.base_offset.unwrap_or(header.last_offset) >= log_end {
+            // Appended meanwhile.
+            break;
+        }
+        let bytes = header.size_bytes;
         target.add(&mut batch)?;
         follow.add(bytes)?;
     }

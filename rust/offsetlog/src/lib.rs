@@ -86,8 +86,8 @@ pub use log::{
     PartitionRegistration, ProducerState, Progress, RangeOptions, Record, RecoverOptions,
     RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport,
     ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split,
-    TopicImage, VerifyOptions, WriteOptions, is_internal_topic, is_secret, keep_kafka_out,
-    lock_shared_files, moving_note, recover, sequence_of, verify, zookeeper_node,
+    TopicImage, TruncationWatch, VerifyOptions, WriteOptions, is_internal_topic, is_secret,
+    keep_kafka_out, lock_shared_files, moving_note, recover, sequence_of, verify, zookeeper_node,
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,

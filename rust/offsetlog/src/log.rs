@@ -28,6 +28,7 @@ mod split;
 mod state;
 mod time;
 mod transactions;
+mod truncation_watch;
 mod values;
 mod verified;
 mod verify;
@@ -67,6 +68,7 @@ pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;
 pub use state::{keep_kafka_out, lock_shared_files};
+pub use truncation_watch::TruncationWatch;
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,
     SegmentInfo, sequence_of,

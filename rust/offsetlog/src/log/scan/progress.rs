@@ -154,6 +154,14 @@ impl Progress {
         self.next.fetch_max(next, Ordering::AcqRel);
     }
 
+    /// Everything below `next` was returned or passed, the last of it in a batch of this leader epoch.
+    #[inline]
+    pub(in crate::log) fn pass(&self, next: i64, leader_epoch: i32) {
+        self.read.store(next, Ordering::Relaxed);
+        self.read_epoch.store(leader_epoch, Ordering::Relaxed);
+        self.raise(next);
+    }
+
     /// The last offset below `next` that was read in a batch, and the leader epoch of that.
     fn last_batch(&self, next: i64) -> Option<(i64, i32)> {
         let epoch = self.read_epoch.load(Ordering::Relaxed);
