@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from offsetlog import _offsetlog
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     Progress: TypeAlias = Callable[[int, int], object]
 
 __all__ = ["convert"]
+
+logger = logging.getLogger("offsetlog")
 
 
 def convert(  # one parameter an option
@@ -83,6 +86,9 @@ def convert(  # one parameter an option
 
     Notes
     -----
+    What is odd about `old` is logged, as by :meth:`Log.open`, and in the report. So is which records its log dir promises and its directory
+    does not have (``missing_offsets``): with tiered storage they are in the remote store, and the new log begins or ends without them.
+
     Every byte is read once, and written once; memory holds a few batches. Records that another writer appends to `old` meanwhile
     are left out.
 
@@ -107,7 +113,7 @@ def convert(  # one parameter an option
     """
     options = open_options(**limits)
     check_progress(progress)
-    return _offsetlog.convert(
+    report = _offsetlog.convert(
         path_text(old),
         path_text(new),
         options,
@@ -115,3 +121,6 @@ def convert(  # one parameter an option
         config=None if config is None else config_pairs(config),
         progress=progress,
     )
+    for warning in report.warnings:
+        logger.warning("%s", warning)
+    return report

@@ -1,12 +1,12 @@
 //! `offsetlog convert`: a new partition directory with the records of an old one.
 
-use crate::EXIT_FINE;
 use crate::args::Convert;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::json::Shown;
 use crate::progress::Progress;
 use crate::topics::{config_of, write_line};
+use crate::{EXIT_DAMAGED, EXIT_FINE};
 use offsetlog::format::counted;
 use offsetlog::{ConvertOptions, ConvertReport, OpenOptions, convert};
 use serde::Serialize;
@@ -26,6 +26,15 @@ struct ReportLine<'a> {
     dropped_reason: Option<&'a str>,
     log_start_offset: i64,
     log_end_offset: i64,
+    missing_offsets: Vec<OffsetsLine>,
+    warnings: &'a [String],
+}
+
+/// Offsets that are missing, both bounds inclusive.
+#[derive(Serialize)]
+struct OffsetsLine {
+    first_offset: i64,
+    last_offset: i64,
 }
 
 pub(crate) fn run(args: &Convert, console: &mut Console<'_>) -> Result<i32, Failure> {
@@ -63,11 +72,19 @@ pub(crate) fn run(args: &Convert, console: &mut Console<'_>) -> Result<i32, Fail
             torn.reason
         ));
     }
+    let name = report.path.file_name().unwrap_or_default();
+    for warning in &report.warnings {
+        console.warn(&format!("{}: {warning}", name.to_string_lossy()));
+    }
     if args.json {
         write_line(console, &line_of(&report))?;
     }
     console.note(&words_of(&report));
-    Ok(EXIT_FINE)
+    Ok(if report.missing_offsets.is_empty() {
+        EXIT_FINE
+    } else {
+        EXIT_DAMAGED
+    })
 }
 
 fn line_of(report: &ConvertReport) -> ReportLine<'_> {
@@ -83,6 +100,15 @@ fn line_of(report: &ConvertReport) -> ReportLine<'_> {
         dropped_reason: torn.map(|torn| torn.reason.as_str()),
         log_start_offset: report.log_start_offset,
         log_end_offset: report.log_end_offset,
+        missing_offsets: report
+            .missing_offsets
+            .iter()
+            .map(|&(start, stop)| OffsetsLine {
+                first_offset: start,
+                last_offset: stop - 1,
+            })
+            .collect(),
+        warnings: &report.warnings,
     }
 }
 

@@ -47,5 +47,7 @@ fn report_row(report: ConvertReport) -> rows::ConvertReport {
         dropped_reason: torn.map(|torn| torn.reason),
         log_start_offset: report.log_start_offset,
         log_end_offset: report.log_end_offset,
+        missing_offsets: report.missing_offsets.into(),
+        warnings: report.warnings.into(),
     }
 }

@@ -179,6 +179,8 @@ named_rows! {
             dropped_reason: Option<String>,
             log_start_offset: i64,
             log_end_offset: i64,
+            missing_offsets: Tuple<(i64, i64)>,
+            warnings: Tuple<String>,
         }
     }
     "offsetlog._salvage" {

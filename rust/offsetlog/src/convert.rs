@@ -58,6 +58,11 @@ pub struct ConvertReport {
     pub log_start_offset: i64,
     /// The log end offset of the new log.
     pub log_end_offset: i64,
+    /// Ranges of offsets, the end exclusive, whose records the old log's log dir promises and its directory does not have, and so the
+    /// new log neither: from the log start offset to the first segment, and from the end of the log to the high watermark.
+    pub missing_offsets: Vec<(i64, i64)>,
+    /// What is odd about the old log, as [`Log::warnings`], and which of its records are missing.
+    pub warnings: Vec<String>,
 }
 
 /// Creates a new partition directory `new` in the current format with the records of `old`, which is not changed.
@@ -149,6 +154,7 @@ fn build(
     };
     let (mut log_start, mut log_end) = (0, 0);
     let mut watch = None;
+    let mut missing = Missing::default();
     if let Source::Current(log) = source {
         if begin.config.is_none() {
             begin.config = read_config(options.disk.as_ref(), log.path())?;
@@ -156,6 +162,7 @@ fn build(
         if partition_name(new).is_ok_and(|name| name.topic == log.topic()) {
             begin.topic_id = log.topic_id()?;
         }
+        missing = Missing::of(log)?;
         log_start = log.log_start_offset()?;
         let watched = log.watch_end()?;
         log_end = watched.log_end_offset();
@@ -182,7 +189,35 @@ fn build(
         torn_tail,
         log_start_offset: log_start,
         log_end_offset: built.log_end_offset,
+        missing_offsets: missing.offsets,
+        warnings: missing.warnings,
     })
+}
+
+/// What the old log's directory does not have.
+#[derive(Default)]
+struct Missing {
+    offsets: Vec<(i64, i64)>,
+    warnings: Vec<String>,
+}
+
+impl Missing {
+    fn of(log: &Log) -> Result<Self> {
+        let mut warnings = log.warnings().to_vec();
+        let start = log.missing_start()?;
+        let end = log.missing_end()?;
+        if let Some((end, high_watermark)) = end {
+            warnings.push(format!(
+                "offsets {end} to {} are not in this directory: it ends before the high watermark of its log dir, so records that were \
+                 acknowledged are missing",
+                high_watermark - 1
+            ));
+        }
+        Ok(Self {
+            offsets: start.into_iter().chain(end).collect(),
+            warnings,
+        })
+    }
 }
 
 /// Base offset of the new log: the log start offset, or that of a batch of magic 2 that starts before it and is copied whole.

@@ -15,7 +15,7 @@ OLD is a directory of any Kafka since 0.7 and is not changed. Offsets, timestamp
 0.7, which have no offsets of today's kind, are numbered from 0. NEW appears whole or not at all; after a crash a folder \
 beside it whose name ends in -delete may be removed.
 
-Exit codes: 0 done; 2 usage error or damage in OLD; 130 interrupted.")]
+Exit codes: 0 done; 2 usage error or damage in OLD; 3 done, and records are lost that OLD should have; 130 interrupted.")]
 pub(crate) struct Convert {
     /// The partition directory to be converted, such as old/orders-0
     #[arg(value_name = "OLD", value_parser = given())]

@@ -1,37 +1,22 @@
 //! Offsets that a log has by its log dir's checkpoints, and that are in none of its segments: before the first, or behind the last.
 
-use super::name_of;
-use offsetlog::format::name::{DirectoryName, DirectoryState};
 use offsetlog::{Hole, Log, Result, TornTail};
 
 /// The offsets between the line of the log dir's checkpoint, where the log begins, and its first segment.
 pub(super) fn missing_start(log: &Log) -> Result<Option<Hole>> {
-    // Of a directory that was set aside the line is not.
-    let name = DirectoryName::parse(name_of(log.path()));
-    if !name.is_ok_and(|name| name.state == DirectoryState::Live) {
-        return Ok(None);
-    }
-    let start = match log.checkpointed_log_start_offset() {
-        Err(error) if error.is_corruption() => None,
-        start => start?,
-    };
-    let segments = log.segments()?;
-    let (Some(start), Some(first)) = (start, segments.first()) else {
-        return Ok(None);
-    };
-    Ok((start < first.base_offset).then(|| Hole {
+    let missing = log.missing_start()?;
+    Ok(missing.map(|(start, first)| Hole {
         topic: log.topic().to_owned(),
         partition: log.partition(),
-        path: log.path().join(format!("{:020}.log", first.base_offset)),
+        path: log.path().join(format!("{first:020}.log")),
         position: 0,
         bytes: 0,
         start,
-        stop: Some(first.base_offset),
+        stop: Some(first),
         kind: "LogStart",
         reason: format!(
-            "the log begins at {start} by its log dir's log-start-offset-checkpoint, and its first segment at {}: with tiered storage what \
-             is before is in the remote store, else a broker deleted it and had not yet noted it, or a segment is missing",
-            first.base_offset
+            "the log begins at {start} by its log dir's log-start-offset-checkpoint, and its first segment at {first}: with tiered storage what \
+             is before is in the remote store, else a broker deleted it and had not yet noted it, or a segment is missing"
         ),
     }))
 }

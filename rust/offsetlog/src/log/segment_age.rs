@@ -7,6 +7,7 @@ use crate::folder::has_log_dir_files;
 use crate::segment::time_index::SegmentTimes;
 use crate::segment::{Check, OpenSegment};
 use offsetlog_format::OffsetCheckpointFile;
+use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::sync::Arc;
 
 /// Reads the timestamps of a segment.
@@ -94,6 +95,26 @@ impl Log {
         let file = OffsetCheckpointFile::LogStartOffset;
         let checkpoints = &directory.checkpoints;
         checkpoints.offset_of(file, self.topic(), self.partition())
+    }
+
+    /// The offsets, the end exclusive, that are in the log by its log dir's `log-start-offset-checkpoint` and that lie before its first
+    /// segment: with tiered storage they are in the remote store, else a segment is missing, or a broker had just deleted them. `None`
+    /// without such offsets, and of a directory that was set aside, which the line is not about.
+    ///
+    /// # Errors
+    /// `Io`. A malformed checkpoint says nothing, as for a broker.
+    pub fn missing_start(&self) -> Result<Option<(i64, i64)>> {
+        let name = self.path().file_name().and_then(|name| name.to_str());
+        let name = DirectoryName::parse(name.unwrap_or_default());
+        if !name.is_ok_and(|name| name.state == DirectoryState::Live) {
+            return Ok(None);
+        }
+        let start = match self.checkpointed_log_start_offset() {
+            Err(error) if error.is_corruption() => None,
+            start => start?,
+        };
+        let first = self.segments()?.first().map(|first| first.base_offset);
+        Ok(start.zip(first).filter(|(start, first)| start < first))
     }
 
     /// The first offset that was not compacted yet, as the log dir's `cleaner-offset-checkpoint` has it, or offsetlog's own file in the

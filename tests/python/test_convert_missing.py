@@ -1,0 +1,89 @@
+"""``convert`` of a directory that does not have all records of its log: what is missing is told, never left out without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden import DATA
+from writing import STATE, filled
+
+from offsetlog import ConvertReport, Log, convert
+
+TIERED = DATA / "kafka-4.3.0-tiered" / "log-dir"
+
+
+def offsetlog(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "offsetlog", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
+
+
+def told(report: ConvertReport, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The warnings of a report, which are logged as well."""
+    assert [record.getMessage() for record in caplog.records if record.name == "offsetlog"] == list(report.warnings)
+    caplog.clear()
+    return list(report.warnings)
+
+
+def test_records_in_a_remote_store_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a broker's partition with tiered storage, whose directory has one empty segment."""
+    shutil.copytree(TIERED, tmp_path / "broker")
+    for number, end in enumerate((29927, 30073)):
+        old = tmp_path / "broker" / f"orders-{number}"
+        report = convert(old, tmp_path / "new" / old.name)
+        assert (report.records, report.log_start_offset, report.missing_offsets) == (0, end, ((0, end),))
+        (warning,) = told(report, caplog)
+        assert f"offsets 0 to {end - 1} are not in this directory" in warning
+        done = offsetlog("convert", "--json", old, tmp_path / "again" / old.name)
+        assert done.returncode == 3
+        assert f"warning: orders-{number}: {warning}" in done.stderr
+        line = json.loads(done.stdout)
+        assert line["missing_offsets"] == [{"first_offset": 0, "last_offset": end - 1}]
+        assert line["warnings"] == [warning]
+
+
+def test_a_missing_first_segment_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The log dir says that the log begins at 0, and the first segment is gone."""
+    log_dir = tmp_path / "logs"
+    old = filled(log_dir / "orders-0", 6, segments=2)
+    for file in old.glob(f"{0:020}.*"):
+        file.unlink()
+    (old / STATE).unlink()
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\norders 0 0\n")
+    report = convert(old, tmp_path / "new/orders-0")
+    assert (report.records, report.log_start_offset, report.log_end_offset, report.missing_offsets) == (6, 6, 12, ((0, 6),))
+    (warning,) = told(report, caplog)
+    assert "offsets 0 to 5 are not in this directory" in warning
+    # Without the line nobody promises them.
+    (log_dir / "log-start-offset-checkpoint").unlink()
+    report = convert(old, tmp_path / "other/orders-0")
+    assert (report.missing_offsets, told(report, caplog)) == ((), [])
+
+
+def test_a_missing_end_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The high watermark is beyond the log: acknowledged records are missing."""
+    old = filled(tmp_path / "logs/orders-0", 6)
+    (old / STATE).unlink()
+    (tmp_path / "logs/replication-offset-checkpoint").write_text("0\n1\norders 0 15\n")
+    report = convert(old, tmp_path / "new/orders-0")
+    with Log.open(report.path) as log:
+        assert log.log_end_offset == report.log_end_offset == 12
+    assert report.missing_offsets == ((12, 15),)
+    (warning,) = told(report, caplog)
+    assert "offsets 12 to 14 are not in this directory" in warning
+    assert offsetlog("convert", old, tmp_path / "again/orders-0").returncode == 3
+
+
+def test_what_is_odd_and_harmless_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A checkpoint that cannot be parsed: nothing is known to be missing."""
+    old = filled(tmp_path / "logs/orders-0", 6)
+    (tmp_path / "logs/log-start-offset-checkpoint").write_text("nonsense")
+    report = convert(old, tmp_path / "new/orders-0")
+    assert (report.records, report.missing_offsets) == (12, ())
+    (warning,) = told(report, caplog)
+    assert "log-start-offset-checkpoint" in warning
+    assert offsetlog("convert", old, tmp_path / "again/orders-0").returncode == 0
