@@ -74,6 +74,9 @@ pub struct ConvertReport {
 /// Messages of Kafka 0.7 have no offsets in the current sense, no keys and no timestamps: they get offsets from 0 on, null keys
 /// and the timestamp -1.
 ///
+/// Every record is decoded, in batches that are copied unchanged too: their headers say how many records there should be, not whether
+/// somebody can read them. Copying compressed batches therefore costs their decompression.
+///
 /// Records appended to `old` during the conversion are not converted. If `old` is truncated during it, the conversion fails, because
 /// what was read before and after would be mixed. The new log is synced when this returns.
 ///

@@ -197,7 +197,8 @@ impl PartitionBuilder {
         if header.magic == 2 {
             let first = header.base_offset.unwrap_or(header.last_offset);
             in_order(first, target.next_offset()).map_err(place)?;
-            let records = count(batch)?;
+            // What nobody can read is damage, even where the checksum is right: a header's own count says nothing of it.
+            let records = batch.count_records()?;
             if batch.ended_early() {
                 if records > 0 {
                     target.add_first(&header, batch.bytes(), batch.next_offset(), place)?;
@@ -334,14 +335,6 @@ fn read_back(site: &Site, target: &Target) -> Result<()> {
     }
     let reason = "what was read back is not what was written: the disk failed, or another program changed it";
     Err(Error::log_dir(&site.building, reason))
-}
-
-/// Counts the readable records of a batch. In one that starts before the log start offset only some are readable.
-fn count(batch: &mut Batch<'_>) -> Result<u64> {
-    if let Some(count) = batch.take_whole() {
-        return Ok(count);
-    }
-    batch.count_records()
 }
 
 fn message_of<'r>(record: &RecordView<'r>) -> Message<'r> {

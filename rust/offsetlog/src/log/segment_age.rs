@@ -113,7 +113,8 @@ impl Log {
             Err(error) if error.is_corruption() => None,
             start => start?,
         };
-        let first = self.segments()?.first().map(|first| first.base_offset);
+        let first =
+            self.look(|view| Ok(view.segments.first().map(|segment| segment.base_offset)))?;
         Ok(start.zip(first).filter(|(start, first)| start < first))
     }
 
