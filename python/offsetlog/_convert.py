@@ -42,7 +42,8 @@ def convert(  # one parameter an option
 
     Takes directories of any Kafka since 0.7: it upgrades messages of magic 0 and 1 to magic 2, recompresses, and imports the
     ``.kafka`` files of 0.7. Offsets and their gaps, timestamps, keys, values, headers, leader epochs, producers, transactions and
-    the log start offset are kept, and the topic's id where the topic keeps its name. A batch of magic 2 that is in the wanted
+    the log start offset are kept, and the topic's id where the topic keeps its name. So is what producer snapshots know of producers
+    whose records are deleted. A batch of magic 2 that is in the wanted
     codec already is moved as it is.
 
     Messages of Kafka 0.7 have no offsets of today's kind (theirs are positions in files), no keys and no timestamps: they are

@@ -422,7 +422,7 @@ impl<'s> Salvage<'s> {
             let base = base_offset.map_or(self.log_start, |base| base.min(self.log_start));
             let begin = match place.begin {
                 Some(begin) => begin.clone(),
-                None => self.as_it_was(place.into)?,
+                None => self.as_it_was(place.into, base)?,
             };
             let begin = NewPartition {
                 base_offset: Some(base),
@@ -441,12 +441,15 @@ impl<'s> Salvage<'s> {
         Sink::new(kind, Until::new(self.until, self.log_start, self.limit))
     }
 
-    /// The settings that are stored with the log, and its topic's id if that stays the same topic.
-    fn as_it_was(&mut self, into: &Path) -> Result<NewPartition> {
+    /// The settings that are stored with the log, its topic's id if that stays the same topic, and what it knows of producers before the
+    /// offset `base`.
+    fn as_it_was(&mut self, into: &Path, base: i64) -> Result<NewPartition> {
         let is_same_topic =
             DirectoryName::parse(name_of(into)).is_ok_and(|name| name.topic == self.log.topic());
         let topic_id = self.known(self.log.topic_id())?;
+        let producers = self.log.producer_snapshot_at(base).map(Some);
         Ok(NewPartition {
+            producers: self.known(producers)?.unwrap_or_default(),
             config: self.known(self.log.stored_config())?,
             topic_id: topic_id.filter(|_| is_same_topic),
             ..NewPartition::default()

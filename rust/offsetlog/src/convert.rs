@@ -69,7 +69,7 @@ pub struct ConvertReport {
 ///
 /// `old` is a directory of any Kafka since 0.7. Of messages of magic 0, 1 and 2 everything is kept: offsets with their gaps,
 /// timestamps and their type, keys, values, headers, leader epochs, producers, transactions and markers, the log start offset,
-/// and the topic id if the topic's name is the same. Batches of magic 2 are copied unchanged unless another codec is requested.
+/// and the topic id if the topic's name is the same; also what producer snapshots know of producers whose records are deleted. Batches of magic 2 are copied unchanged unless another codec is requested.
 /// Uncompressed messages of magic 0 and 1 are combined into batches of up to 64 KiB; a compressed set becomes one batch.
 /// Messages of Kafka 0.7 have no offsets in the current sense, no keys and no timestamps: they get offsets from 0 on, null keys
 /// and the timestamp -1.
@@ -170,7 +170,17 @@ fn build(
         let watched = log.watch_end()?;
         log_end = watched.log_end_offset();
         watch = Some(watched);
-        begin.base_offset = Some(first_offset(log, log_start)?);
+        let first = first_offset(log, log_start)?;
+        begin.base_offset = Some(first);
+        begin.producers = match log.producer_snapshot_at(first) {
+            Err(error) if error.is_corruption() => {
+                missing.warnings.push(format!(
+                    "what only deleted records tell of producers is not taken over: {error}"
+                ));
+                Vec::new()
+            }
+            producers => producers?,
+        };
     }
     let mut target = PartitionBuilder::create(new, options, &begin)?;
     let mut follow = Follow::new(source, options, convert)?;

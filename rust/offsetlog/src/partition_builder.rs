@@ -16,7 +16,8 @@ use crate::log::{
 };
 use offsetlog_format::checksum::Crc64;
 use offsetlog_format::{
-    BatchHeader, Codec, Fault, FormatError, Part, RecordView, TimestampType, Uuid,
+    BatchHeader, Codec, Fault, FormatError, Part, ProducerSnapshotEntry, RecordView, TimestampType,
+    Uuid,
 };
 use site::{Site, made_here};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct NewPartition {
     pub codec: Option<Codec>,
     /// Base offset of the first segment; 0 unless given.
     pub base_offset: Option<i64>,
+    /// What is known of producers before the first batch, as [`Log::producer_snapshot_at`] returns it.
+    pub producers: Vec<ProducerSnapshotEntry>,
     /// Settings by which segments are made, where `config` gives none. They are not stored.
     pub defaults: LogConfig,
     /// Offset, exclusive, up to which batches are added: the batch around it gets only its records below.
@@ -119,7 +122,9 @@ impl PartitionBuilder {
                 ..made_here(&site.topic)
             };
             let log = LogWriter::open(&site.building, options, &write)?;
-            let target = Target::new(&log, begin, options);
+            let target = log
+                .begin_with_producers(&begin.producers)
+                .and_then(|()| Target::new(&log, begin, options));
             let target = target.inspect_err(|_| log.abandon())?;
             Ok((log, target, lock))
         });

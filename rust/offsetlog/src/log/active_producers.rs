@@ -2,6 +2,8 @@
 //!
 //! Source: Kafka's `DescribeProducers` and `ProducerStateManager`, which keep this in memory.
 
+use super::producers::{Changes, Origin, ProducerStates, TRANSACTION_VERSION_UNKNOWN};
+use super::recovery::scan_segment::producer_batch;
 use super::transactions::marker_of;
 use super::values::sequence_of;
 use super::{Log, View};
@@ -135,6 +137,61 @@ impl Log {
         self.ask(|view| Ok(self.open_transactions_of(view)?.producers.clone()))
     }
 
+    /// The producers as they were known at `offset`, the first one of a batch of the log or where one would be: what a producer snapshot
+    /// there has. Of records below the log start offset only snapshots may know.
+    ///
+    /// If the newest snapshot is behind `offset`, this returns from it the producers that wrote nothing between the two, and the
+    /// transactions that were open all the time: what a log needs that begins at `offset` to know the same at its end. Otherwise it costs a
+    /// walk over the batch headers from that snapshot to the end of the segment before `offset`.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset); damage below `offset`.
+    pub fn producer_snapshot_at(&self, offset: i64) -> Result<Vec<ProducerSnapshotEntry>> {
+        self.ask(|view| self.producers_before(view, offset))
+    }
+
+    fn producers_before(&self, view: &View, offset: i64) -> Result<Vec<ProducerSnapshotEntry>> {
+        let end = match view.end() {
+            // Each snapshot is looked at anyway.
+            Err(error) if view.shows_damage(&error) => i64::MAX,
+            end => end?.log_end_offset,
+        };
+        let first_base = view
+            .segments
+            .first()
+            .map_or(0, |segment| segment.base_offset);
+        let (mut states, mut from) = (ProducerStates::new(), first_base);
+        for &at in view.snapshots.iter().rev().filter(|&&at| at <= end) {
+            let Some(entries) = self.sound_snapshot(view, at)? else {
+                continue;
+            };
+            if at > offset {
+                return Ok(entries
+                    .iter()
+                    .filter_map(|entry| as_of(entry, offset))
+                    .collect());
+            }
+            states.load_unexpired(&entries, at);
+            from = at.max(first_base);
+            break;
+        }
+        if from < offset {
+            let mut changes = Changes::default();
+            self.visit_headers_below(view, (from, offset), |header, walk| {
+                let first = header.base_offset.unwrap_or(header.last_offset);
+                if (from..offset).contains(&first)
+                    && let Some(batch) = producer_batch(header, walk)?
+                {
+                    let version = TRANSACTION_VERSION_UNKNOWN;
+                    states.prepare(&mut changes, &batch, Origin::Recovery, version)?;
+                }
+                Ok(())
+            })?;
+            states.apply(&changes);
+        }
+        Ok(states.to_snapshot())
+    }
+
     pub(super) fn open_transactions_of<'v>(&self, view: &'v View) -> Result<&'v OpenTransactions> {
         if let Some(open) = view.open_transactions.get() {
             return Ok(open);
@@ -240,6 +297,22 @@ impl Log {
         }
         disturbed.map_or(Ok(Some(entries)), Err)
     }
+}
+
+/// What was known at `offset` of a producer that a later snapshot knows, if its batches from `offset` on do not show it.
+fn as_of(entry: &ProducerSnapshotEntry, offset: i64) -> Option<ProducerSnapshotEntry> {
+    if entry.last_offset < offset {
+        return Some(*entry);
+    }
+    let open = entry.current_transaction_first_offset;
+    (0..offset)
+        .contains(&open)
+        .then_some(ProducerSnapshotEntry {
+            last_sequence: -1,
+            last_offset: -1,
+            offset_delta: 0,
+            ..*entry
+        })
 }
 
 /// Whether the batch that holds `offset` is one of this producer's; `None` where damage hides it.

@@ -11,6 +11,7 @@ use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{EffectiveConfig, LogConfig};
 use crate::error::Result;
+use offsetlog_format::ProducerSnapshotEntry;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -217,6 +218,14 @@ impl LogWriter {
             writer.append_as_follower(data, i32::MAX, checksums)
         })
         .map_err(|error| error.of_copied(None))
+    }
+
+    /// Makes a log without batches know these producers, as if it had begun before.
+    pub(crate) fn begin_with_producers(&self, entries: &[ProducerSnapshotEntry]) -> Result<()> {
+        self.changing(|writer| {
+            writer.begin_with_producers(entries);
+            Ok(())
+        })
     }
 
     /// Ends a producer's transaction with a marker.

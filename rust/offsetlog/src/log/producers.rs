@@ -258,6 +258,11 @@ impl ProducerStates {
         }
     }
 
+    /// The same with all producers: somebody else decides whether they have expired.
+    pub(crate) fn load_unexpired(&mut self, entries: &[ProducerSnapshotEntry], end_offset: i64) {
+        self.load_snapshot(entries, end_offset, 0, i64::MAX);
+    }
+
     fn insert(&mut self, producer_id: i64, entry: ProducerEntry) {
         if let Some(stored) = self.producers.get_mut(&producer_id) {
             stored.entry = entry;

@@ -297,10 +297,21 @@ impl Log {
         &self,
         view: &View,
         from: i64,
+        visit: impl FnMut(&BatchHeader, &mut Walk) -> Result<()>,
+    ) -> Result<()> {
+        self.visit_headers_below(view, (from, i64::MAX), visit)
+    }
+
+    /// The same, of segments that begin below `stop`.
+    pub(super) fn visit_headers_below(
+        &self,
+        view: &View,
+        (from, stop): (i64, i64),
         mut visit: impl FnMut(&BatchHeader, &mut Walk) -> Result<()>,
     ) -> Result<()> {
         let first = view.floor_slot(from);
-        for segment in view.segments.iter().skip(first) {
+        let segments = view.segments.iter().skip(first);
+        for segment in segments.take_while(|segment| segment.base_offset < stop) {
             let open = view.open(segment)?;
             let position = if segment.base_offset < from {
                 find::start(

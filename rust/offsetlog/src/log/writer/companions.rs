@@ -4,6 +4,7 @@ use super::PartitionWriter;
 use crate::disk::DiskFile;
 use crate::error::Result;
 use crate::log::state::{place_snapshot, write_epochs, write_snapshot};
+use offsetlog_format::ProducerSnapshotEntry;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +13,13 @@ impl PartitionWriter {
     pub(super) fn mark_unclean(&mut self) -> Result<()> {
         self.place
             .mark_unclean(self.ends.recovery_point(), self.ends.log_start())
+    }
+
+    /// Knows these producers from now on. The log has no batch yet; the first snapshot will have them.
+    pub(in crate::log) fn begin_with_producers(&mut self, entries: &[ProducerSnapshotEntry]) {
+        let log_end = self.log_end();
+        self.producers.states.load_unexpired(entries, log_end);
+        self.publish(log_end);
     }
 
     pub(super) fn write_epochs(&self) -> Result<()> {
