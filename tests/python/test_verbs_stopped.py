@@ -36,6 +36,9 @@ STOPPED: dict[str, set[str] | None] = {
     # `test_adopt.py`.
     "made for this: compared with the cluster's metadata, and refused if a broker would set it aside again": None,
     "read as it is on the disk; the topic's id is copied": {"copies"},
+    # What is missing: `test_convert_missing.py`.
+    "read as it is on the disk; the topic's id is copied; records that the log dir promises and the directory does not have are told, "
+    "exit code 3": {"copies"},
     # `test_restore.py`.
     "made for this: replaces only empty partitions; writes checkpoints and the mark of a clean shutdown, so that the broker need not recover": None,
     # `test_mirror.py`, and above.
