@@ -145,6 +145,8 @@ class OldLog:
         CorruptionError
             A bad entry that others follow, with file, position and offset; what was before it has been given. An unfinished entry
             at the very end of the last file is the end.
+        LogDirError
+            A file has fewer bytes than when the log was opened. Some messages before its new end may not have been given.
         DecompressionLimitError, LimitExceededError
             An entry is larger than allowed.
 
@@ -160,7 +162,7 @@ class OldLog:
 
         Raises
         ------
-        OffsetOutOfRangeError, ConfigError, CorruptionError
+        OffsetOutOfRangeError, ConfigError, CorruptionError, LogDirError
             As :meth:`scan`.
         """
         found = self._native.scan(integer("offset", offset, minimum=0))

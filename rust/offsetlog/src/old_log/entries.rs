@@ -9,7 +9,7 @@ use crate::segment::walk::TornTail;
 use offsetlog_format::old_message::{
     OLD_HEADER_V0_BYTES, OLD_LENGTH_BYTES, is_whole_old_entry, old_entry_size,
 };
-use offsetlog_format::{Fault, FormatError, OldMessage, Part};
+use offsetlog_format::{Fault, FormatError, OldMessage, Part, counted};
 use std::sync::Arc;
 
 /// Read-ahead of a scan.
@@ -247,8 +247,12 @@ impl Entries {
             })?;
         self.buffer.truncate(read);
         if read < wanted {
-            // The file was truncated after it was opened.
-            self.segment.size_bytes = position + read as u64;
+            let reason = format!(
+                "{} expected, as when the log was opened, and it ends at {} now: it was truncated meanwhile; open it again",
+                counted(self.segment.size_bytes, "byte"),
+                position + read as u64
+            );
+            return Err(Error::log_dir(&self.segment.path, reason));
         }
         Ok(())
     }

@@ -96,7 +96,8 @@ impl OldScan {
     /// # Errors
     /// `CorruptBatch`, `UnsupportedMagic`, `UnsupportedCodec`, with file, position and offset: a bad entry that is not in the
     /// last file, or that valid entries follow. `Decompression`, `InvalidRecord`: a set with a valid checksum and invalid
-    /// contents. `Argument`: the start of the scan is not the start of an entry. `Limit`, `Io`, `Interrupted`. After an error
+    /// contents. `Argument`: the start of the scan is not the start of an entry. `LogDir`: a file
+    /// has fewer bytes than when the log was opened. `Limit`, `Io`, `Interrupted`. After an error
     /// the scan has ended.
     pub fn next_entry(&mut self) -> Result<Option<OldEntry<'_>>> {
         let found = match self.advance() {
