@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
 __all__ = ["OldLog"]
+
+logger = logging.getLogger("offsetlog")
 
 
 class OldLog:
@@ -143,8 +146,9 @@ class OldLog:
         ConfigError
             No entry begins at `start`: only the one before tells where one does.
         CorruptionError
-            A bad entry that others follow, with file, position and offset; what was before it has been given. An unfinished entry
-            at the very end of the last file is the end.
+            A bad entry, with file, position and offset; what was before it has been given. An unfinished entry at the very end of
+            the last file is no damage: it is left out, with a warning in the log ``offsetlog``. Unfinished is what an interrupted
+            write can leave: an entry that is cut short, or one that is zeros from some sector (512 bytes) to the end of the file.
         LogDirError
             A file has fewer bytes than when the log was opened. Some messages before its new end may not have been given.
         DecompressionLimitError, LimitExceededError
@@ -154,8 +158,7 @@ class OldLog:
         -----
         Every entry's checksum is checked, which covers its payload only, as in 0.7. Memory holds an entry, or half a MiB.
         """
-        found = self._native.scan(None if start is None else integer("start", start, minimum=0))
-        return (record for records in found for record in records)
+        return _messages(self._native.scan(None if start is None else integer("start", start, minimum=0)))
 
     def read(self, offset: int) -> tuple[OldRecord, ...]:
         """Return the messages of the entry at `offset`: one, or those of a compressed set; none at the end of the log.
@@ -167,6 +170,7 @@ class OldLog:
         """
         found = self._native.scan(integer("offset", offset, minimum=0))
         first = next(found, [])
+        _warn_of_torn_tail(found)
         return tuple(record for record in first if record.offset == offset)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -174,6 +178,19 @@ class OldLog:
 
     def __repr__(self) -> str:
         return f"OldLog({self.path!r}, offsets {self.log_start_offset} to {self.log_end_offset})"
+
+
+def _messages(found: _offsetlog.OldMessages) -> Iterator[OldRecord]:
+    for records in found:
+        yield from records
+    _warn_of_torn_tail(found)
+
+
+def _warn_of_torn_tail(found: _offsetlog.OldMessages) -> None:
+    """Log what was left out at the end, which nobody sees in the messages."""
+    left_out = found.torn_tail()
+    if left_out is not None:
+        logger.warning("%s", left_out)
 
 
 def _reopened(path: str, options: OpenOptions) -> OldLog:

@@ -150,7 +150,7 @@ def test_a_partition_of_0_7_is_no_empty_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", ["first file", "middle of the last file"])
 def test_damage_in_0_7_is_named_and_nothing_is_made(tmp_path: Path, at: str) -> None:
-    """A bad checksum anywhere but at the very end; a broker of 0.7 would have cut there or read nonsense."""
+    """A bad checksum; a broker of 0.7 would have cut there or read nonsense."""
     files = [message(b"one") + message(b"two"), message(b"three") + message(b"four")]
     slot, position = (0, len(message(b"one"))) if at == "first file" else (1, 0)
     damaged = bytearray(files[slot])

@@ -6,7 +6,8 @@ use crate::log::open_options;
 use crate::options::OpenValues;
 use crate::raise::{OrRaise, raise};
 use crate::rows;
-use offsetlog::{Error, OldScan, memory};
+use offsetlog::format::counted;
+use offsetlog::{Error, OldScan, TornTail, memory};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::path::PathBuf;
@@ -65,6 +66,7 @@ impl OldLog {
         let scan = self.0.scan(start).or_raise(py)?;
         Ok(OldMessages(Mutex::new(Progress {
             scan: Some(scan),
+            torn_tail: None,
             failure: None,
             want: 1,
         })))
@@ -73,6 +75,8 @@ impl OldLog {
 
 struct Progress {
     scan: Option<OldScan>,
+    /// What the scan left out at the end.
+    torn_tail: Option<TornTail>,
     failure: Option<Error>,
     /// Messages to decode at least before the interpreter is taken back: grows, so that the first one comes soon.
     want: usize,
@@ -92,7 +96,10 @@ impl Progress {
         if let Some(scan) = self.scan.as_mut() {
             match decode(scan, &mut ahead, self.want) {
                 Ok(true) => self.want = (self.want * 4).min(AHEAD_RECORDS_MAX),
-                Ok(false) => self.scan = None,
+                Ok(false) => {
+                    self.torn_tail = scan.torn_tail().cloned();
+                    self.scan = None;
+                }
                 Err(error) => {
                     self.scan = None;
                     self.failure = Some(error);
@@ -127,6 +134,25 @@ pub(crate) struct OldMessages(Mutex<Progress>);
 impl OldMessages {
     fn __iter__(slf: Py<Self>) -> Py<Self> {
         slf
+    }
+
+    /// Words about the unfinished end of the last file, once everything before it was given; `None` without one.
+    fn torn_tail(&self) -> PyResult<Option<String>> {
+        let progress = match self.0.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(convert::shared_iterator()),
+        };
+        let words = |torn: &TornTail| {
+            format!(
+                "left out: {} at the end of {}, from position {}: {}",
+                counted(torn.bytes, "byte"),
+                torn.path.display(),
+                torn.position,
+                torn.reason
+            )
+        };
+        Ok(progress.torn_tail.as_ref().map(words))
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Vec<rows::OldRecord>>> {

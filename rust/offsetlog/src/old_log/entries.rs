@@ -7,7 +7,7 @@ use crate::limits::LimitName;
 use crate::memory;
 use crate::segment::walk::TornTail;
 use offsetlog_format::old_message::{
-    OLD_HEADER_V0_BYTES, OLD_LENGTH_BYTES, is_whole_old_entry, old_entry_size,
+    OLD_HEADER_V0_BYTES, OLD_HEADER_V1_BYTES, OLD_LENGTH_BYTES, is_whole_old_entry, old_entry_size,
 };
 use offsetlog_format::{Fault, FormatError, OldMessage, Part, counted};
 use std::sync::Arc;
@@ -17,6 +17,11 @@ const READ_BYTES: usize = 512 * 1024;
 /// Maximum number of bytes to checksum in the search for a valid entry after a bad one. Beyond that the search gives up and
 /// reports damage.
 const SEARCH_BYTES: u64 = 256 << 20;
+
+/// A disk writes a sector wholly or not at all.
+const SECTOR_BYTES: u64 = 512;
+/// This many entries without payload are no chance.
+const EMPTY_IN_A_ROW: usize = 3;
 
 /// A cursor over the entries of one file.
 #[derive(Debug)]
@@ -119,7 +124,8 @@ impl Entries {
         Ok(checked)
     }
 
-    /// Returns an error for damage, or the torn tail if this is the last file and no valid entry follows.
+    /// Returns an error for damage, or the torn tail if this is the last file, no valid entry follows, and an interrupted write can have
+    /// left it: an entry that is cut short, or one whose bytes are zeros from some sector to the end of the file.
     #[cold]
     fn damaged(&mut self, error: FormatError) -> Result<Met> {
         let at = self.position;
@@ -127,6 +133,7 @@ impl Entries {
             return Err(self.no_entry());
         }
         let is_written = !self.segment.is_last
+            || (matches!(error.fault, Fault::Checksum { .. }) && !self.ends_in_zeros(at)?)
             || (matches!(error.fault, Fault::Version { .. } | Fault::Codec { .. })
                 && self.is_whole(at)?)
             || self.whole_entry_follows()?;
@@ -178,16 +185,35 @@ impl Entries {
         }
     }
 
+    /// Whether bytes of the entry at `at`, whose length is right, are zeros from the start of a sector on, and so is all behind it. After a
+    /// loss of power the file may have its new size, and only some of the sectors that were written.
+    fn ends_in_zeros(&mut self, at: u64) -> Result<bool> {
+        let end = self.segment.size_bytes;
+        let Ok(size_bytes) = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) else {
+            return Ok(false);
+        };
+        let (mut zeros_from, mut position) = (at, at);
+        while position < end {
+            let window = (READ_BYTES as u64).min(end - position) as usize;
+            let bytes = self.bytes(position, window)?;
+            if let Some(last) = bytes.iter().rposition(|&byte| byte != 0) {
+                zeros_from = position + last as u64 + 1;
+            }
+            position += window as u64;
+        }
+        Ok(zeros_from.next_multiple_of(SECTOR_BYTES) < at + size_bytes as u64)
+    }
+
     /// Whether a valid entry starts anywhere after the current position; then the bytes here are damage in the middle. Also
     /// returns `true` if the search would cost too much: an error loses no data.
     fn whole_entry_follows(&mut self) -> Result<bool> {
         let mut spent = 0;
         let end = self.segment.size_bytes;
         let mut at = self.position + 1;
-        while at + (OLD_HEADER_V0_BYTES as u64) < end {
+        while at + (OLD_HEADER_V0_BYTES as u64) <= end {
             let window = (READ_BYTES as u64).min(end - at) as usize;
             let bytes = self.bytes(at, window)?;
-            // The magic follows the length, and the payload is not empty.
+            // The magic follows the length.
             let candidates: Vec<(u64, u64)> = bytes
                 .windows(OLD_LENGTH_BYTES + 1)
                 .enumerate()
@@ -195,14 +221,13 @@ impl Entries {
                 .filter_map(|(slot, front)| {
                     let size = old_entry_size(front).ok()? as u64;
                     let place = at + slot as u64;
-                    let fits = size > OLD_HEADER_V0_BYTES as u64 && size <= end - place;
-                    fits.then_some((place, size))
+                    (size <= end - place).then_some((place, size))
                 })
                 .collect();
             let seen = bytes.len();
             for (place, size) in candidates {
                 spent += size;
-                if spent > SEARCH_BYTES || self.is_whole(place)? {
+                if spent > SEARCH_BYTES || self.is_whole(place)? || self.are_empty(place)? {
                     return Ok(true);
                 }
             }
@@ -212,6 +237,31 @@ impl Entries {
             at += (seen - OLD_LENGTH_BYTES) as u64;
         }
         Ok(false)
+    }
+
+    /// Whether entries without payload begin at `at`. The checksum of nothing is 0, so a few bytes of a payload may look like one: there
+    /// must be several in a row, or the file must end behind them.
+    fn are_empty(&mut self, mut at: u64) -> Result<bool> {
+        let end = self.segment.size_bytes;
+        for _ in 0..EMPTY_IN_A_ROW {
+            let Ok(size_bytes) = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) else {
+                return Ok(false);
+            };
+            if size_bytes > OLD_HEADER_V1_BYTES || size_bytes as u64 > end - at {
+                return Ok(false);
+            }
+            let message = OldMessage::parse(self.bytes(at, size_bytes)?);
+            let is_empty = message
+                .is_ok_and(|message| message.payload.is_empty() && message.check_crc().is_ok());
+            if !is_empty {
+                return Ok(false);
+            }
+            at += size_bytes as u64;
+            if at == end {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// Returns `need` bytes at `position`, or fewer at the end of the file.

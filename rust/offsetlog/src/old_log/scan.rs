@@ -94,8 +94,8 @@ impl OldScan {
     /// Returns the next entry, verified and unpacked. It borrows the scan until the next call.
     ///
     /// # Errors
-    /// `CorruptBatch`, `UnsupportedMagic`, `UnsupportedCodec`, with file, position and offset: a bad entry that is not in the
-    /// last file, or that valid entries follow. `Decompression`, `InvalidRecord`: a set with a valid checksum and invalid
+    /// `CorruptBatch`, `UnsupportedMagic`, `UnsupportedCodec`, with file, position and offset: a bad entry, unless it
+    /// is at the end of the last file and an interrupted write can have left it. `Decompression`, `InvalidRecord`: a set with a valid checksum and invalid
     /// contents. `Argument`: the start of the scan is not the start of an entry. `LogDir`: a file
     /// has fewer bytes than when the log was opened. `Limit`, `Io`, `Interrupted`. After an error
     /// the scan has ended.
