@@ -157,6 +157,10 @@ class OldLog:
         Notes
         -----
         Every entry's checksum is checked, which covers its payload only, as in 0.7. Memory holds an entry, or half a MiB.
+
+        A payload may hold entries itself. So whether an entry begins at `start` is found by the lengths of the entries before it: the
+        first message costs a read of the file up to there, or from where the last scan or :meth:`read` of this log began, if that is
+        before `start`. Reading on from ``next_offset`` each time costs no more than the entries.
         """
         return _messages(self._native.scan(None if start is None else integer("start", start, minimum=0)))
 

@@ -14,6 +14,7 @@ use crate::log::OpenOptions;
 use offsetlog_format::name::{BYTE_OFFSET_SEGMENT_SUFFIX, DirectoryName};
 use offsetlog_format::{FileName, SegmentFile, counted};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use scan::{OldEntry, OldRecord, OldScan};
 
@@ -62,6 +63,8 @@ pub struct OldLog {
     partition: i32,
     segments: Vec<OldSegment>,
     options: OpenOptions,
+    /// Start of a file, and a position in it where an entry begins: the last one that a caller asked for, or behind it.
+    known: Arc<Mutex<(i64, u64)>>,
 }
 
 impl OldLog {
@@ -92,6 +95,7 @@ impl OldLog {
             topic: parsed.topic.to_owned(),
             partition: parsed.partition,
             options: options.clone(),
+            known: Arc::default(),
             path,
         })
     }
@@ -138,8 +142,9 @@ impl OldLog {
         self.segments.iter().map(|segment| segment.size_bytes).sum()
     }
 
-    /// Reads entries starting with the one at `start`; default: the first. Entries can only be found from the one before, so a
-    /// start that is not an entry's position makes the first read fail.
+    /// Reads entries starting with the one at `start`; default: the first. Entries can only be found from the one before: the first read
+    /// goes through the lengths of those before `start` in its file, or from where an earlier scan of this log began if that is before it,
+    /// and fails if they do not lead to `start`. It reads these bytes of the file, except for the rest of large entries.
     ///
     /// # Errors
     /// `OffsetOutOfRange` if the start is outside the log.
@@ -154,6 +159,21 @@ impl OldLog {
             .at_path(&self.path));
         }
         Ok(OldScan::new(self, start))
+    }
+
+    /// Where an entry of this file begins at or before `position`, as near as is known.
+    fn known_entry(&self, segment: &OldSegment, position: u64) -> u64 {
+        let (start, known) = *self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if start == segment.start && known <= position {
+            known
+        } else {
+            0
+        }
+    }
+
+    fn note_entry(&self, segment: &OldSegment, position: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = (segment.start, position);
     }
 
     fn check(&self) -> Result<()> {

@@ -18,6 +18,8 @@ const READ_BYTES: usize = 512 * 1024;
 /// reports damage.
 const SEARCH_BYTES: u64 = 256 << 20;
 
+/// Entries whose lengths are looked at between two checks for interruption.
+const CHECK_ENTRIES: u64 = 4096;
 /// A disk writes a sector wholly or not at all.
 const SECTOR_BYTES: u64 = 512;
 /// This many entries without payload are no chance.
@@ -34,8 +36,6 @@ pub(super) struct Entries {
     /// Where the next entry starts in the file.
     position: u64,
     limit: u64,
-    /// The caller chose the start, and no entry has been read yet.
-    is_blind: bool,
 }
 
 /// Position of the last step's entry in the file, and its size.
@@ -52,21 +52,29 @@ pub(super) enum Met {
 }
 
 impl Entries {
-    /// Opens a file at `position`, which should be the start of an entry.
-    pub(super) fn open(log: &OldLog, segment: &OldSegment, position: u64) -> Result<Self> {
+    /// Opens a file at `position`, to which the entries lead from `known` on, where one begins.
+    ///
+    /// # Errors
+    /// `Argument` if no entry begins there; corruption on the way; `Io`.
+    pub(super) fn open(
+        log: &OldLog,
+        segment: &OldSegment,
+        (known, position): (u64, u64),
+    ) -> Result<Self> {
         let disk = &log.options.disk;
         let file = disk
             .open(&segment.path, Access::Read)
             .map_err(|error| Error::io(IoCall::Open, &segment.path, error))?;
-        Ok(Self {
+        let mut entries = Self {
             segment: segment.clone(),
             file,
             buffer: Vec::new(),
             buffer_at: position,
             position,
             limit: log.options.limits.max_batch_bytes,
-            is_blind: position > 0,
-        })
+        };
+        entries.go_to(log, known, position)?;
+        Ok(entries)
     }
 
     /// The entry of the last step.
@@ -84,7 +92,6 @@ impl Entries {
         match self.whole_at(at)? {
             Ok(size_bytes) => {
                 self.position = at + size_bytes as u64;
-                self.is_blind = false;
                 Ok(Met::Entry(Found {
                     position: at,
                     size_bytes,
@@ -102,14 +109,7 @@ impl Entries {
             Err(error) => return Ok(Err(error)),
         };
         if size_bytes as u64 > left {
-            return Ok(Err(FormatError::new(
-                Part::OldMessage,
-                0,
-                Fault::Truncated {
-                    needed: size_bytes,
-                    available: left as usize,
-                },
-            )));
+            return Ok(Err(cut_short(size_bytes, left)));
         }
         if size_bytes as u64 > self.limit {
             let error = Error::new(ErrorKind::Limit {
@@ -129,9 +129,6 @@ impl Entries {
     #[cold]
     fn damaged(&mut self, error: FormatError) -> Result<Met> {
         let at = self.position;
-        if self.is_blind && !self.is_boundary(at)? {
-            return Err(self.no_entry());
-        }
         let is_written = !self.segment.is_last
             || (matches!(error.fault, Fault::Checksum { .. }) && !self.ends_in_zeros(at)?)
             || (matches!(error.fault, Fault::Version { .. } | Fault::Codec { .. })
@@ -153,8 +150,8 @@ impl Entries {
         })))
     }
 
-    fn no_entry(&self) -> Error {
-        let start = self.segment.start.saturating_add_unsigned(self.position);
+    fn no_entry(&self, position: u64) -> Error {
+        let start = self.segment.start.saturating_add_unsigned(position);
         Error::argument(
             "start",
             format!("{start} found, the position of an entry expected: where the one before ends"),
@@ -162,16 +159,35 @@ impl Entries {
         .at_path(&self.segment.path)
     }
 
-    /// Whether the entries' lengths, from the start of the file on, lead to `position`.
-    fn is_boundary(&mut self, position: u64) -> Result<bool> {
-        let mut at = 0;
-        while at < position {
-            let Ok(size_bytes) = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) else {
-                return Ok(false);
+    /// Goes to `position`, where an entry begins if the lengths of those before it, from `known` on, lead there. Nothing else tells: a
+    /// payload may hold entries too.
+    fn go_to(&mut self, log: &OldLog, known: u64, position: u64) -> Result<()> {
+        self.position = known;
+        let mut passed = 0_u64;
+        while self.position < position {
+            let at = self.position;
+            passed += 1;
+            if passed.is_multiple_of(CHECK_ENTRIES) {
+                log.check()?;
+            }
+            let left = self.segment.size_bytes - at;
+            let bad = match old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) {
+                Ok(size_bytes) if size_bytes as u64 <= left => {
+                    self.position = at + size_bytes as u64;
+                    continue;
+                }
+                Ok(size_bytes) => cut_short(size_bytes, left),
+                Err(error) => error,
             };
-            at += size_bytes as u64;
+            // Within an unfinished end no entry begins.
+            self.damaged(bad)?;
+            return Err(self.no_entry(position));
         }
-        Ok(at == position)
+        if self.position == position {
+            Ok(())
+        } else {
+            Err(self.no_entry(position))
+        }
     }
 
     fn is_whole(&mut self, at: u64) -> Result<bool> {
@@ -316,4 +332,15 @@ impl Entries {
         }
         error.at_offset(offset)
     }
+}
+
+fn cut_short(size_bytes: usize, left: u64) -> FormatError {
+    FormatError::new(
+        Part::OldMessage,
+        0,
+        Fault::Truncated {
+            needed: size_bytes,
+            available: left as usize,
+        },
+    )
 }

@@ -21,6 +21,8 @@ pub struct OldScan {
     /// Slot of the next file to open.
     slot: usize,
     start: i64,
+    /// The caller chose the start, and no entry has been read yet.
+    is_chosen: bool,
     entries: Option<Entries>,
     unpacked: Unpacked,
     torn: Option<TornTail>,
@@ -74,6 +76,7 @@ impl OldScan {
             log: log.clone(),
             slot,
             start,
+            is_chosen: start > log.start(),
             entries: None,
             unpacked: Unpacked {
                 bytes: Vec::new(),
@@ -140,7 +143,15 @@ impl OldScan {
                 continue;
             };
             let found = match entries.step()? {
-                Met::Entry(found) => found,
+                Met::Entry(found) => {
+                    if self.is_chosen {
+                        // Where a consumer that reads entry by entry goes on.
+                        self.is_chosen = false;
+                        let behind = found.position + found.size_bytes as u64;
+                        self.log.note_entry(&entries.segment, behind);
+                    }
+                    found
+                }
                 Met::End(torn) => {
                     self.torn = torn;
                     self.slot += 1;
@@ -176,7 +187,12 @@ impl OldScan {
             .saturating_sub(segment.start)
             .max(0)
             .cast_unsigned();
-        self.entries = Some(Entries::open(&self.log, segment, position)?);
+        let known = self.log.known_entry(segment, position);
+        let entries = Entries::open(&self.log, segment, (known, position))?;
+        if position > 0 {
+            self.log.note_entry(segment, position);
+        }
+        self.entries = Some(entries);
         Ok(true)
     }
 }
