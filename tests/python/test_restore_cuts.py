@@ -354,7 +354,7 @@ def test_a_log_without_timestamps_is_not_cut_at_a_time(tmp_path: Path, capfd: py
             report = restore(OLD, tmp_path / str(until), topics=topics, until=until, dry_run=dry_run)
             refused = [each for each in report.partitions if each.state == "refused"]
             assert [each.topic for each in refused] == ["o-v0-appendtime", "o-v0-gzip", "o-v0-none"]
-            assert all("--offsets" in (each.reason or "") for each in refused)
+            assert all("name the offset where it is to end in --offsets" in (each.reason or "") for each in refused)
             assert report.has_losses
         assert [path.name for path in (tmp_path / str(until)).iterdir() if "-v0-" in path.name] == []
     words = [

@@ -335,7 +335,8 @@ fn has_no_time(log: &Log, end_is_hidden: bool, end: i64) -> Error {
         format!("; with {end}, all of it is restored")
     };
     let reason = format!(
-        "its last records have no timestamp, as those of Kafka before 0.10, and nobody knows which of them are before the time (--until): name          the offset where it is to end in --offsets{all}"
+        "its last records have no timestamp, as those of Kafka before 0.10, and nobody knows which of them are before the time (--until): name \
+         the offset where it is to end in --offsets{all}"
     );
     Error::log_dir(log.path(), reason)
 }
