@@ -72,8 +72,8 @@ def convert(  # one parameter an option
         `old` holds no segments, or one of the names is not ``topic-partition``; `new` is not empty, or lies in `old`; `old` was
         truncated meanwhile: call it again.
     CorruptionError
-        Damage in the old log, with file, position and offset, or records that cannot be decoded. An unfinished write at its end is not damage; it is left out and
-        reported.
+        Damage in the old log, with file, position and offset, or records that cannot be decoded. An unfinished write at its end is not
+        damage; it is left out and reported.
     LogLockedError
         `new` would lie in the log dir of a running broker.
     DecompressionLimitError, LimitExceededError
@@ -87,13 +87,13 @@ def convert(  # one parameter an option
 
     Notes
     -----
-    What is odd about `old` is logged, as by :meth:`Log.open`, and in the report. So is which records its log dir promises and its directory
-    does not have (``missing_offsets``): with tiered storage they are in the remote store, and the new log begins or ends without them.
+    What is odd about `old` is logged, as by :meth:`Log.open`, and in the report. So is which records its log dir promises and its
+    directory does not have (``missing_offsets``): with tiered storage they are in the remote store, and the new log begins or ends
+    without them.
 
     Every byte is read once, and written once; memory holds a few batches. Every record is decoded, those of batches that are copied
-    unchanged too: a batch with a right checksum whose records nobody can read is damage. So a copy of compressed batches takes as long as
-    reading them. Records that another writer appends to `old` meanwhile
-    are left out.
+    unchanged too: a batch with a right checksum whose records nobody can read is damage. So a copy of compressed batches takes as long
+    as reading them. Records that another writer appends to `old` meanwhile are left out.
 
     The new directory is on the disk when this returns, and not there at all after an error or a crash: it is built in a folder
     beside it and renamed. A crash leaves that folder, whose name ends in ``-delete``: brokers and :class:`LogDir` remove such folders

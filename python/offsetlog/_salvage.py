@@ -128,8 +128,8 @@ def salvage(
     """Make a new partition directory of everything that can be read of a damaged one, which is not changed.
 
     Reads on behind each damaged place, as ``scan(on_corrupt="skip")`` does. Each record keeps its offset, timestamp, key, value and
-    headers, each batch its producer and its leader epoch, and producers whose records are deleted stay known, so a broker opens the new log, and consumers go on in it. Messages of magic
-    0 and 1 become magic 2.
+    headers, each batch its producer and its leader epoch, and producers whose records are deleted stay known. So a broker opens the
+    new log, and consumers go on in it. Messages of magic 0 and 1 become magic 2.
 
     Batches that an earlier :func:`recover` cut off and kept in the folder ``offsetlog-cut`` are restored where damage left a hole
     in the log, and after the end of the log. They never replace offsets that the log has, or had and removed. The report lists

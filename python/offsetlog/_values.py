@@ -407,8 +407,8 @@ class ConvertReport(NamedTuple):
     log_end_offset: int = 0
     """Offset that the next record gets."""
     missing_offsets: tuple[tuple[int, int], ...] = ()
-    """Ranges of offsets, start and exclusive stop, whose records are in neither directory, although the old one's log dir promises them:
-    before its first segment (with tiered storage they are in the remote store), or from its end to the high watermark."""
+    """Ranges of offsets, start and exclusive stop, whose records are in neither directory, although the old one's log dir promises
+    them: before its first segment (with tiered storage they are in the remote store), or from its end to the high watermark."""
     warnings: tuple[str, ...] = ()
     """What is odd about the old log, as :meth:`Log.open` logs it, and which of its records are missing."""
 

@@ -26,7 +26,7 @@ def once(work: Callable[[], object]) -> Callable[[int, int], None]:
     """A callback that does this when it is called first."""
     left = [work]
 
-    def progress(done: int, total: int) -> None:
+    def progress(_done: int, _total: int) -> None:
         if left:
             left.pop()()
 

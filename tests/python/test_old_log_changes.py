@@ -22,7 +22,7 @@ def test_a_file_that_was_cut_since_is_no_end(tmp_path: Path, slot: int, cut: int
     scan = log.scan()
     if slot:
         assert [next(scan).value, next(scan).value] == [b"one", b"two"]
-    with pytest.raises(LogDirError, match="26 bytes expected, as when the log was opened, and it ends at .* truncated meanwhile"):
+    with pytest.raises(LogDirError, match=r"26 bytes expected, as when the log was opened, and it ends at .* truncated meanwhile"):
         list(scan)
     with pytest.raises(LogDirError, match="truncated meanwhile"):
         log.read(13 + slot * 26)
@@ -34,7 +34,7 @@ def test_a_file_that_is_cut_during_a_conversion(tmp_path: Path) -> None:
     path = partition(tmp_path / "old/clicks-7", files)
     middle = path / f"{len(files[0]):020}.kafka"
 
-    def cut(done: int, total: int) -> None:
+    def cut(_done: int, _total: int) -> None:
         os.truncate(middle, 10_000)
 
     with pytest.raises(LogDirError, match="truncated meanwhile"):

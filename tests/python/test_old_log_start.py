@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from old_layout import gzipped, message, partition
 
-from offsetlog import ConfigError, CorruptBatchError, OldLog
+from offsetlog import ConfigError, CorruptBatchError, OldLog, OldRecord
 
 INNER = [message(b"one"), message(b"two", magic=0), message(b"three")]
 
@@ -38,7 +38,8 @@ def test_reading_on_from_entry_to_entry(tmp_path: Path) -> None:
     """As a consumer did, over several files and sets; and back again."""
     files = [message(b"%d" % number) * 40 + gzipped(b"".join(INNER)) for number in range(3)]
     log = OldLog.open(partition(tmp_path / "clicks-7", files, start=1000))
-    wanted, found, at = list(log.scan()), [], log.log_start_offset
+    wanted, at = list(log.scan()), log.log_start_offset
+    found: list[OldRecord] = []
     while at < log.log_end_offset:
         entry = log.read(at)
         found += entry

@@ -27,7 +27,10 @@ BESIDE = {
     "none is there: *one writer*": {"refused"},
     "refused: *one writer*; a dry run is not": {"refused", "dry run"},
     # `test_convert_meanwhile.py` truncates.
-    "for the old one fine, but if it is truncated meanwhile nothing is made; in its log dir refused: *one writer*": {"refused", "reads"},
+    "for the old one fine, but if it is truncated meanwhile nothing is made; in its log dir refused: *one writer*": {
+        "refused",
+        "reads",
+    },
     "for the sources fine; on the target's log dirs refused: *one writer*": {"refused", "reads"},
     "made for a running source; a broker's log dir as DIR is refused, whether it runs or not, with nothing changed": {
         "reads",

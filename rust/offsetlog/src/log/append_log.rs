@@ -35,7 +35,8 @@ impl LogWriter {
     ///
     /// # Errors
     /// `Argument` for a `start` inside a batch, and for batches of magic 0 or 1, which [`convert`](fn@crate::convert) makes new;
-    /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; those of reading `source`; `Io`, `Closed`,
+    /// `UnexpectedAppendOffset` where offsets are kept and lie below the log end offset; `LogDir` if `source` is truncated meanwhile; those
+    /// of reading `source`; `Io`, `Closed`,
     /// `Poisoned`, `Interrupted`.
     pub fn append_log(&self, source: &Log, options: &AppendLogOptions) -> Result<AppendInfo> {
         let mut total = AppendInfo::NOTHING;
@@ -49,11 +50,13 @@ impl LogWriter {
             Some(start) => start,
             None => source.log_start_offset()?,
         };
-        let end = source.log_end_offset()?;
+        let watch = source.watch_end()?;
+        let end = watch.log_end_offset();
         let mut behind: Option<i64> = None;
         while next < end {
             self.check()?;
             let mut bytes = source.fetch(next, &fetch)?.records;
+            watch.check()?;
             // By default the first batch may begin below the log start offset.
             let from = options.start.filter(|_| behind.is_none());
             let Some((first, last)) = check_batches(&bytes, from, source)? else {
@@ -168,4 +171,60 @@ fn renumber(bytes: &mut [u8], base_offset: i64, leader_epoch: i32) -> Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch_builder::BatchBuilder;
+    use crate::config::LogConfig;
+    use crate::log::{OpenOptions, WriteOptions};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn append(log: &LogWriter, values: std::ops::Range<u32>) {
+        for value in values {
+            let mut batch = BatchBuilder::default();
+            let value = value.to_be_bytes().repeat(50);
+            batch.push(0, None, Some(&value), &[]).unwrap();
+            log.append(&mut batch, &AppendOptions::default()).unwrap();
+        }
+    }
+
+    /// Batches of before and after would follow each other.
+    #[test]
+    fn a_source_that_is_truncated_meanwhile_ends_the_append() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = OpenOptions::default();
+        let write = WriteOptions::default();
+        let source = LogWriter::open(folder.path().join("old-0"), &options, &write).unwrap();
+        append(&source, 0..100);
+        let (looks, cut) = (AtomicU32::new(0), source.clone());
+        let options = OpenOptions {
+            interrupt: Some(Arc::new(move || {
+                if looks.fetch_add(1, Ordering::Relaxed) == 3 {
+                    cut.truncate_to(2).unwrap();
+                    append(&cut, 1000..1200);
+                }
+                false
+            })),
+            ..OpenOptions::default()
+        };
+        let config = LogConfig::parse([("internal.segment.bytes", "2000")]).unwrap();
+        let write = WriteOptions {
+            config: Some(config),
+            ..WriteOptions::default()
+        };
+        let log = LogWriter::open(folder.path().join("new-0"), &options, &write).unwrap();
+        let refused = log
+            .append_log(&source, &AppendLogOptions::default())
+            .unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("truncated meanwhile, to offset 2"),
+            "{refused}"
+        );
+        assert!((1..100).contains(&log.log_end_offset().unwrap()));
+    }
 }
