@@ -72,7 +72,7 @@ bench-scale: .venv/installed .venv-bench/ready ## curves: how cost grows with si
 	@$(bin)/python benches/python/scale.py $(if $(CURVES),--curves $(CURVES)) $(SCALE)
 	@.venv-bench/bin/python benches/python/scale_charts.py build/bench/scale build/bench/scale
 
-soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete build/brokers/4.3.0/.complete .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
+soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete brokers .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
 	@.ci/soak $(DURATION)
 
 mutants: begin-proof .venv/installed build/oracle/oracle.jar ## plants one bug after the other: each must make a row of promises fail (over two hours; .ci/mutants NAME ... for some)

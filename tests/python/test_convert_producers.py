@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +119,30 @@ def test_damage_among_deleted_records_is_told(tmp_path: Path) -> None:
     assert (report.records, report.missing_offsets) == (6, ())
     (warning,) = report.warnings
     assert "of producers is not taken over" in warning
+
+
+def test_markers_of_later_batches_are_not_known_before_them(tmp_path: Path) -> None:
+    """The newest snapshot knows of two producers only their last markers, which are in the log: none of them is known at its begin."""
+    (golden,) = [
+        each for each in PARTITIONS if each.name == "g-txn-1" and "4.3.0" in str(each.directory) and "clean" in str(each.directory)
+    ]
+    convert(golden.directory, tmp_path / "g-txn-1", compression="gzip")
+    found = {path.name: read_snapshot(path) for path in tmp_path.glob("*/*.snapshot")}
+    # As in the old directory: producer 4 with two records, and no marker.
+    old = read_snapshot(golden.directory / f"{2:020}.snapshot")
+    assert old == [(4, 0, None)]
+    assert found[f"{2:020}.snapshot"] == old
+    assert found[f"{81:020}.snapshot"] == read_snapshot(golden.directory / f"{81:020}.snapshot")
+
+
+def read_snapshot(path: Path) -> list[tuple[int, int, int | None]]:
+    """Producer id, epoch and coordinator epoch of each producer."""
+    lines = [json.loads(line) for line in run([sys.executable, "-m", "offsetlog", "dump", str(path)]).splitlines()]
+    return [(each["producer_id"], each["producer_epoch"], each["coordinator_epoch"]) for each in lines if each["type"] == "producer"]
+
+
+def run(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 @pytest.mark.parametrize("golden", PARTITIONS, ids=lambda golden: golden.id)

@@ -394,23 +394,28 @@ def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
     partial, number, pace = 0, 0, 1.0
     golden = {each.name: each for each in CLEAN_PARTITIONS}
     # Until enough of them hit the middle of the work: the machine may get faster or slower meanwhile.
+    rounds, there = 0, list[Path]()
     while number < KILLS or partial <= KILLS // 5:
-        number += 1
-        assert number < 20 * KILLS, f"{partial} kills that hit the middle of the work"
+        rounds += 1
+        assert rounds < 20 * KILLS, f"{number} kills, {partial} of which hit the middle of the work"
+        before = {place.name for place in there if place.exists()}
         with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
                 process.wait(pace * start_seconds * chance.uniform(0.5, 2.5))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
+        is_killed = process.returncode == -signal.SIGKILL
+        number += is_killed
         there = [place for place in into.iterdir() if place.name in golden]
         if (into / "bootstrap.checkpoint").read_bytes() != bootstrap:
             assert len(there) == len(golden)
         for place in there:
             with Log.open(place) as log:
                 assert (log.log_start_offset, log.log_end_offset) == (golden[place.name].start, golden[place.name].end)
-        partial += 0 < len(there) < len(golden)
+        # What an earlier one left counts once.
+        partial += is_killed and before != {place.name for place in there} and len(there) < len(golden)
         pace *= 0.95 if len(there) == len(golden) else 1 if there else 1.05
-        if len(there) == len(golden) or number % 5 == 0:
+        if len(there) == len(golden) or rounds % 5 == 0:
             # Begins anew, with what a kill left beside it.
             for place in there:
                 shutil.rmtree(place)

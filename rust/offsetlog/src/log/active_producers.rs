@@ -12,7 +12,7 @@ use crate::segment::find::{self, Found, ReadAhead, Trace};
 use offsetlog_format::BatchHeader;
 use offsetlog_format::name::SegmentFile;
 use offsetlog_format::snapshot::{ProducerSnapshotEntry, read_producer_snapshot};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Producers checked in a snapshot before it is believed.
 const SNAPSHOT_CHECKS: usize = 64;
@@ -141,8 +141,8 @@ impl Log {
     /// there has. Of records below the log start offset only snapshots may know.
     ///
     /// If the newest snapshot is behind `offset`, this returns from it the producers that wrote nothing between the two, and the
-    /// transactions that were open all the time: what a log needs that begins at `offset` to know the same at its end. Otherwise it costs a
-    /// walk over the batch headers from that snapshot to the end of the segment before `offset`.
+    /// transactions that were open all the time: what a log needs that begins at `offset` to know the same at its end. That costs a walk
+    /// over the headers between them at most; otherwise it is one from that snapshot to the end of the segment before `offset`.
     ///
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset); damage below `offset`.
@@ -166,8 +166,21 @@ impl Log {
                 continue;
             };
             if at > offset {
+                // Of a producer of which only a marker is known nothing says where that stands.
+                let has_doubt = entries.iter().any(|entry| entry.last_offset < 0);
+                let mut seen = HashSet::new();
+                if has_doubt {
+                    self.visit_headers_below(view, (offset, at), |header, _| {
+                        let first = header.base_offset.unwrap_or(header.last_offset);
+                        if (offset..at).contains(&first) {
+                            seen.insert(header.producer_id);
+                        }
+                        Ok(())
+                    })?;
+                }
                 return Ok(entries
                     .iter()
+                    .filter(|entry| entry.last_offset >= 0 || !seen.contains(&entry.producer_id))
                     .filter_map(|entry| as_of(entry, offset))
                     .collect());
             }
