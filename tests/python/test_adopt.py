@@ -511,3 +511,13 @@ def test_a_log_dir_by_two_names_is_one(place: Place) -> None:
     stray = next(link.glob("g-plain-0.*-stray"))
     (done,) = adopt(stray, log_dirs=[place.one, place.two], metadata=METADATA)
     assert (done.set_aside, done.log_end_offset) == ((), 200)
+
+
+def test_directories_by_two_names_of_their_log_dir(place: Place) -> None:
+    link = place.root / "link"
+    link.symlink_to(place.one)
+    for number in (0, 2):
+        aside(place.one / f"g-plain-{number}")
+    one, two = (next(folder.glob(f"g-plain-{number}.*")) for folder, number in ((place.one, 0), (link, 2)))
+    done = adopt(one, two, log_dirs=place.two, metadata=METADATA)
+    assert [each.log_end_offset for each in done] == [200, 200]

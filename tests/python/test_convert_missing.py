@@ -6,13 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import DATA
-from writing import STATE, filled
+from writing import HOLD, STATE, filled, running
 
-from offsetlog import ConvertReport, Log, convert
+from offsetlog import ConvertReport, Log, convert, salvage
 
 TIERED = DATA / "kafka-4.3.0-tiered" / "log-dir"
 
@@ -87,3 +88,36 @@ def test_what_is_odd_and_harmless_is_told(tmp_path: Path, caplog: pytest.LogCapt
     (warning,) = told(report, caplog)
     assert "log-start-offset-checkpoint" in warning
     assert offsetlog("convert", old, tmp_path / "again/orders-0").returncode == 0
+
+
+def test_what_a_running_broker_has_just_deleted_is_no_loss(tmp_path: Path) -> None:
+    """Its line in the checkpoint is written once a minute."""
+    log_dir = tmp_path / "broker"
+    with Log.open(log_dir / "t-0", "a", config={"internal.segment.bytes": 200}) as log:
+        for _ in range(10):
+            log.append(b"x" * 50)
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    for path in (log_dir / "t-0").glob(f"{0:020}.*"):
+        path.unlink()
+    (log_dir / "log-start-offset-checkpoint").write_text("0\n1\nt 0 0\n")
+    (log_dir / "t-0" / STATE).unlink()
+    report = convert(log_dir / "t-0", tmp_path / "one" / "t-0")
+    assert report.missing_offsets == ((0, report.log_start_offset),)
+    lock = log_dir / ".lock"
+    lock.touch()
+    with running(HOLD, lock):
+        report = convert(log_dir / "t-0", tmp_path / "two" / "t-0")
+    assert report.missing_offsets == ()
+    assert any("a broker deleted them and had not yet noted it" in text for text in report.warnings)
+
+
+@pytest.mark.parametrize("verb", [convert, salvage])
+def test_leader_epochs_that_cannot_be_read_keep_no_records_back(tmp_path: Path, verb: Callable[[Path, Path], object]) -> None:
+    with Log.open(tmp_path / "old" / "t-0", "a") as log:
+        log.append(b"x")
+    epochs = tmp_path / "old" / "t-0" / "leader-epoch-checkpoint"
+    epochs.unlink(missing_ok=True)
+    epochs.mkdir()
+    verb(tmp_path / "old" / "t-0", tmp_path / "new" / "t-0")
+    with Log.open(tmp_path / "new" / "t-0") as log:
+        assert [record.value for record in log.scan()] == [b"x"]

@@ -50,13 +50,17 @@ def test_reading_on_from_entry_to_entry(tmp_path: Path) -> None:
 
 
 def test_damage_on_the_way_is_told_as_damage(tmp_path: Path) -> None:
-    """A length that leads nowhere hides whether an entry begins behind it; within an unfinished end none does."""
+    """A length that leads nowhere hides whether an entry begins behind it, but whole entries in a row; within an unfinished end none does."""
     whole = message(b"one") + message(b"two")
     bad = b"\x7f" + message(b"bad")[1:]
     log = OldLog.open(partition(tmp_path / "clicks-0", [whole + bad + whole]))
-    with pytest.raises(CorruptBatchError) as caught:
-        log.read(len(whole + bad))
-    assert (caught.value.position, caught.value.offset) == (len(whole), len(whole))
+    for start in (len(whole), len(whole + bad) - 3):
+        with pytest.raises(CorruptBatchError) as caught:
+            log.read(start)
+        assert (caught.value.position, caught.value.offset) == (len(whole), len(whole))
+    # Nothing else gives back what stands behind damage.
+    assert [record.value for record in log.scan(len(whole + bad))] == [b"one", b"two"]
+    assert log.read(len(whole + bad))[0].value == b"one"
     log = OldLog.open(partition(tmp_path / "clicks-1", [whole + bytes(100)]))
     with pytest.raises(ConfigError, match="the position of an entry expected"):
         log.read(len(whole) + 50)

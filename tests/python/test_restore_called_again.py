@@ -119,3 +119,57 @@ def test_a_second_call_tells_the_same(source: Callable[[Path], tuple[Any, dict[s
     assert states_of(again) == {"there"}
     assert told(again) == told(report)
     assert report.has_losses == source.__name__.endswith("_lost_end")
+
+
+def timed(path: Path, count: int) -> Path:
+    with Log.open(path / "t-0", "a") as log:
+        for number in range(count):
+            log.append(b"value", timestamp=1000 + number)
+    return path
+
+
+def test_a_later_time_is_refused_by_the_plan_as_by_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing can fill the target's log up to there: a dry run says so too."""
+    source, into = timed(tmp_path / "old", 40), tmp_path / "new"
+    assert call([source], into, capfd, "--until", "1010")[0] == 0
+    for more in (["--dry-run"], []):
+        code, lines, _ = call([source], into, capfd, "--until", "1022", *more)
+        assert code == 2
+        assert any("has the offsets 0 to 10 already, and offsets 0 to 22 are to be restored" in line for line in lines)
+
+
+def test_what_was_cut_off_comes_back_into_an_empty_partition(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Recovery cut the log at its first batch. The target's partition was made, and never had a record."""
+    source, into = timed(tmp_path / "old", 10), tmp_path / "new"
+    (file,) = (source / "t-0").glob("*.log")
+    text = bytearray(file.read_bytes())
+    text[64:66] = b"UU"
+    file.write_bytes(text)
+    (source / "t-0" / ".offsetlog.state").unlink()
+    assert run_cli(["offsetlog", "recover", str(source / "t-0")], []) in (0, 3)
+    capfd.readouterr()
+    with Log.open(into / "t-0", "a") as log:
+        assert log.log_end_offset == 0
+    code, lines, _ = call([source], into, capfd)
+    assert code in (0, 3)
+    assert any("taken back: 9 records at offsets 1 to 9" in line for line in lines), lines
+
+
+def test_batches_without_records_have_no_time(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A restore up to a time in a lost segment ends with one. It is restored, and cut, as any other."""
+    source = tmp_path / "old"
+    with Log.open(source / "t-0", "a", config={"internal.segment.bytes": 400}) as log:
+        for number in range(40):
+            log.append(b"value", timestamp=1000 + number)
+        lost = [segment.base_offset for segment in log.segments if 10 < segment.base_offset < 25]
+    for base in lost:
+        for path in (source / "t-0").glob(f"{base:020}.*"):
+            path.unlink()
+    assert call([source], tmp_path / "cut", capfd, "--until", str(1000 + lost[0] + 2))[0] == 3
+    with Log.open(tmp_path / "cut" / "t-0", "a") as log:
+        records = len(list(log.scan()))
+        assert log.log_end_offset > records
+    code, _, err = call([tmp_path / "cut"], tmp_path / "again", capfd, "--until", "2000")
+    assert (code, err) == (0, "")
+    with Log.open(tmp_path / "again" / "t-0") as log:
+        assert len(list(log.scan())) == records

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from golden import CLEAN
 
-from offsetlog import ClusterError, Log, LogDir
+from offsetlog import ClusterError, Log, LogDir, OffsetLogError
 
 DAY_MS = 86_400_000
 STORED = ".offsetlog.config"
@@ -143,3 +143,33 @@ def test_a_topic_that_another_process_made_anew_is_changed_as_a_whole(tmp_path: 
         else:
             assert len(logs.maintain(topics="o").partitions) == 4
         assert logs.topics().get("o", []) == ([] if verb == "delete" else [0, 1, 2, 3])
+
+
+def test_to_remove_what_is_not_there_takes_nothing_over(brokers: Path, tmp_path: Path) -> None:
+    """A copy that stands alone: its settings are not known before, nor after."""
+    copy = shutil.copytree(brokers / "log-dir-1" / "g-plain-0", tmp_path / "alone" / "g-plain-0")
+    assert cli("settings", tmp_path / "alone", "-t", "g-plain", "--unset", "cleanup.policy").returncode == 0
+    assert not (copy / STORED).exists()
+    assert cli("maintain", tmp_path / "alone", "--dry-run").returncode == 2
+    with LogDir.open(tmp_path / "alone", "a") as logs:
+        logs.set_topic_config("g-plain", {})
+    assert (copy / STORED).exists()
+
+
+def test_a_log_dir_that_is_gone_keeps_no_other_from_upkeep(tmp_path: Path) -> None:
+    """Its disk failed: its partition is named, and the others are maintained."""
+    dirs = [tmp_path / "a", tmp_path / "b"]
+    for path in dirs:
+        path.mkdir()
+    logs = LogDir.open(dirs, "a")
+    logs.create_topic("t", 2, config={"retention.ms": 1, "file.delete.delay.ms": 0})
+    for number in range(2):
+        logs.append("t", b"x", partition=number, timestamp=1)
+        logs.log("t", number).roll()
+    dirs[1].rename(tmp_path / "gone")
+    kept = next(path for path in dirs[0].glob("t-*"))
+    report = logs.maintain()
+    assert [f"t-{each.partition}" for each in report.partitions] == [kept.name]
+    assert len(report.failed) == 1
+    with pytest.raises(OffsetLogError):
+        logs.close()

@@ -356,7 +356,7 @@ fn memory_of_all_requests_is_bounded() {
 }
 
 /// Long polls hold connections, and not the memory that all requests share.
-/// Answers that clients do not take fill the memory: then nothing is begun until one is taken.
+/// Answers that clients do not take fill the memory: then no request that is not small is begun until one is taken.
 #[test]
 fn answers_that_are_not_taken_are_bounded() {
     let limits = ServerLimits {
@@ -370,15 +370,18 @@ fn answers_that_are_not_taken_are_bounded() {
         .unwrap();
     // The answer is there.
     slow.read_exact(&mut [0; 4]).unwrap();
-    other.write_all(&frame(b"short")).unwrap();
+    let long = vec![b'x'; 20_000];
+    other.write_all(&frame(&long)).unwrap();
     let little = Duration::from_millis(300);
     other.set_read_timeout(Some(little)).unwrap();
     assert!(other.read(&mut [0]).is_err(), "it waits");
     assert_eq!(running.echo.received(), 1);
+    // It locks nobody out who asks for little.
+    running.answers();
     let mut taken = vec![1; length];
     slow.read_exact(&mut taken).unwrap();
     other.set_read_timeout(Some(PATIENCE)).unwrap();
-    assert_eq!(read_frame(&mut other).unwrap(), b"short");
+    assert_eq!(read_frame(&mut other).unwrap(), long);
 }
 
 #[test]

@@ -221,20 +221,29 @@ fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec
     let mut folders: Vec<PathBuf> = Vec::new();
     let around = paths.iter().filter_map(|path| path.parent());
     let all = around.map(Path::to_path_buf);
-    let mut ids = Vec::new();
+    let mut known: Vec<(PathBuf, (u64, u64))> = Vec::new();
     for folder in all.chain(how.log_dirs.clone()).chain(how.metadata.clone()) {
-        // A folder is the same by what it is, not by its name.
+        let folder = local_path(&folder)?;
         let id = open.disk.stat(&folder).map(|found| found.id).ok();
-        let is_known = folders.contains(&folder) || id.is_some_and(|id| ids.contains(&id));
-        if !is_known {
-            ids.extend(id);
+        if first_name(&known, &folder, open) == folder && !folders.contains(&folder) {
+            known.extend(id.map(|id| (folder.clone(), id)));
             folders.push(folder);
         }
     }
     let places = Places::read(&folders, open)?;
-    refuse_other_brokers(&places, paths, how)?;
+    let paths: Vec<PathBuf> = paths
+        .iter()
+        .map(|path| match (path.parent(), path.file_name()) {
+            (Some(folder), Some(name)) => first_name(&known, folder, open).join(name),
+            _ => path.clone(),
+        })
+        .collect();
+    let others = how.log_dirs.iter().map(local_path);
+    let others = others.map(|folder| Ok(first_name(&known, &folder?, open)));
+    let others: Vec<PathBuf> = others.collect::<Result<_>>()?;
+    refuse_other_brokers(&places, &paths, &others)?;
     let mut plans: Vec<Plan> = Vec::new();
-    for path in paths {
+    for path in &paths {
         let (place, found) = find(&places, path)?;
         let planned = plan_one(&places, place, found, how, open)?;
         let same = plans.iter().find(|other| {
@@ -254,12 +263,11 @@ fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec
 }
 
 /// Refuses a further log dir that is another broker's or cluster's: what stands in it says nothing of this one.
-fn refuse_other_brokers(places: &Places, paths: &[PathBuf], how: &AdoptOptions) -> Result<()> {
+fn refuse_other_brokers(places: &Places, paths: &[PathBuf], others: &[PathBuf]) -> Result<()> {
     for path in paths {
         let (own, _) = find(places, path)?;
-        for folder in &how.log_dirs {
-            let folder = local_path(folder)?;
-            let Some(other) = places.log_dirs.iter().find(|place| place.path == folder) else {
+        for folder in others {
+            let Some(other) = places.log_dirs.iter().find(|place| place.path == *folder) else {
                 continue;
             };
             let differs = |one: Option<String>, other: Option<String>| {
@@ -274,11 +282,19 @@ fn refuse_other_brokers(places: &Places, paths: &[PathBuf], how: &AdoptOptions) 
                     "a log dir of {kind} {there}, and {} is in one of {kind} {here}: name log dirs of the same broker (log_dirs=, --log-dir)",
                     path.display()
                 );
-                return Err(Error::log_dir(&folder, reason));
+                return Err(Error::log_dir(folder, reason));
             }
         }
     }
     Ok(())
+}
+
+/// The name under which a folder came first: it is the same by what it is, not by its name.
+fn first_name(known: &[(PathBuf, (u64, u64))], folder: &Path, open: &OpenOptions) -> PathBuf {
+    let id = open.disk.stat(folder).map(|found| found.id).ok();
+    let mut same = known.iter().filter(|(_, other)| Some(*other) == id);
+    same.next()
+        .map_or_else(|| folder.to_path_buf(), |(name, _)| name.clone())
 }
 
 fn find<'p>(places: &'p Places, path: &Path) -> Result<(&'p LogDirPlace, &'p PartitionPlace)> {

@@ -248,7 +248,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
     fn serve(&mut self, session: &mut S::Session, part: Part<'_>) -> Result<(), Ended> {
         let changes = self.service.changes();
         let mut seen = changes.count();
-        let mut turn = self.turn()?;
+        let mut turn = self.turn(self.frame.len() <= KEPT_BYTES)?;
         let mut step =
             caught(|| (self.service).receive(session, &self.frame, wall_clock(), &mut turn))?;
         // The request has been read: others may have its memory.
@@ -274,16 +274,18 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             drop(turn);
             self.wait(seen, until_ms)?;
             seen = changes.count();
-            turn = self.turn()?;
+            turn = self.turn(true)?;
             step = caught(|| self.service.resume(session, wall_clock()))?;
         }
     }
 
     /// Waits for the request's turn.
-    fn turn(&self) -> Result<Turn<'a>, Ended> {
+    fn turn(&self, is_small: bool) -> Result<Turn<'a>, Ended> {
         let deadline = self.soon(Instant::now() + self.common.limits.request_timeout);
         let common = self.common;
-        let turn = common.turns.begin(deadline, || common.is_stopping());
+        let turn = common
+            .turns
+            .begin(is_small, deadline, || common.is_stopping());
         let is_stopping = common.is_stopping();
         turn.ok_or(if is_stopping {
             Ended::Stopped

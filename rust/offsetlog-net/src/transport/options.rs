@@ -15,8 +15,8 @@ pub struct ServerLimits {
     pub connections_max: usize,
     /// Bytes of one request (`socket.request.max.bytes`).
     pub request_bytes_max: u32,
-    /// Bytes of all requests that are read or wait for their turn (`queued.max.request.bytes`). Nothing is begun while answers of as many
-    /// bytes were not taken by their clients. One request at a time may cost as much memory until it is answered; the others that are
+    /// Bytes of all requests that are read or wait for their turn (`queued.max.request.bytes`). No request of more than 8 KiB is
+    /// begun while answers of as many bytes were not taken by their clients. One request at a time may cost as much memory until it is answered; the others that are
     /// answered at once, 16 at most, cost [`SMALL_VALUES`](crate::SMALL_VALUES) times [`VALUE_BYTES`](crate::VALUE_BYTES) each. An answer
     /// comes on top while it is made.
     pub requests_bytes_max: u64,

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Turns {
     state: Mutex<State>,
     moved: Condvar,
-    /// No turn begins while this many bytes of answers were not taken by their clients.
+    /// No turn of a request that is not small begins while this many bytes of answers were not taken by their clients.
     unsent_max: u64,
     /// Values of a large request.
     values_max: usize,
@@ -39,13 +39,16 @@ impl Turns {
         }
     }
 
-    /// Waits for a turn; `None` after the deadline, or when the server stops.
+    /// Waits for a turn; `None` after the deadline, or when the server stops. A small request does not wait for clients that take no
+    /// answers: a few of these must not lock out everybody.
     pub(crate) fn begin(
         &self,
+        is_small: bool,
         deadline: Instant,
         is_stopping: impl Fn() -> bool,
     ) -> Option<Turn<'_>> {
-        let is_free = |state: &State| state.at_work < AT_ONCE && state.unsent < self.unsent_max;
+        let is_free =
+            |state: &State| state.at_work < AT_ONCE && (is_small || state.unsent < self.unsent_max);
         let mut state = self.wait_until(is_free, deadline, is_stopping)?;
         state.at_work += 1;
         drop(state);
@@ -141,7 +144,7 @@ mod tests {
     use super::*;
 
     fn at_once(turns: &Turns) -> Option<Turn<'_>> {
-        turns.begin(Instant::now(), || false)
+        turns.begin(false, Instant::now(), || false)
     }
 
     #[test]
@@ -152,7 +155,10 @@ mod tests {
         all.pop();
         all.push(at_once(&turns).unwrap());
         let far = Instant::now() + Duration::from_secs(3600);
-        assert!(turns.begin(far, || true).is_none(), "the server stops");
+        assert!(
+            turns.begin(true, far, || true).is_none(),
+            "the server stops"
+        );
     }
 
     #[test]
@@ -161,6 +167,7 @@ mod tests {
         let first = at_once(&turns).unwrap().answered(999);
         let second = at_once(&turns).unwrap().answered(1);
         assert!(at_once(&turns).is_none());
+        assert!(turns.begin(true, Instant::now(), || false).is_some());
         drop(first);
         let third = at_once(&turns).unwrap();
         drop(second);

@@ -293,7 +293,7 @@ fn part(
     })
 }
 
-/// The greatest timestamp of the last batch in this range that can be read, which is negative if it has none; `None` without a batch. If it
+/// The greatest timestamp of the last batch with records in this range that can be read, which is negative if it has none; `None` without a batch. If it
 /// has one, batches without are before it.
 fn last_timestamp(log: &Log, (start, stop): (i64, i64)) -> Result<Option<i64>> {
     if start >= stop {
@@ -307,7 +307,10 @@ fn last_timestamp(log: &Log, (start, stop): (i64, i64)) -> Result<Option<i64>> {
         })?;
         let mut last = None;
         while let Some(batch) = scan.next_batch()? {
-            last = Some(batch.header().max_timestamp);
+            // One that only holds offsets has no time.
+            if batch.header().record_count != 0 {
+                last = Some(batch.header().max_timestamp);
+            }
         }
         Ok(last)
     };

@@ -4,7 +4,7 @@ use super::PartitionToRestore;
 use super::choice::SourcePartition;
 use crate::salvage::{Cut, Epochs, Salvaged, compare_log};
 use offsetlog::format::Uuid;
-use offsetlog::{Error, Log, LogConfig, OpenOptions, Result, VerifyOptions};
+use offsetlog::{Error, ErrorKind, Log, LogConfig, OpenOptions, Result, VerifyOptions};
 use std::path::Path;
 
 /// What a directory must be beside its records, to be left as it is.
@@ -126,7 +126,9 @@ pub(super) fn may_be_replaced(
     // Records that were cut off the log, or that damage hides, may come back behind its end: then a comparison decides.
     let may_go_on = !source.is_cut && (found.1 > source.stop || source.stop == i64::MAX);
     // And what filled a hole may have a record at the time where the log is cut.
-    let may_go_on = may_go_on || (source.until.is_some() && found.1 <= source.stop);
+    let has_kept = || (source.log.set_aside_files()).is_ok_and(|files| !files.is_empty());
+    let can_fill = !source.other_logs.is_empty() || has_kept();
+    let may_go_on = may_go_on || (source.until.is_some() && found.1 <= source.stop && can_fill);
     if found.0 == source.log_start_offset && (found.1 == source.stop || may_go_on) {
         return Ok(());
     }
@@ -193,7 +195,13 @@ pub(super) fn is_there(
         .leader_epoch_accepted
         .map_or(Epochs::Same, Epochs::UpTo);
     let part = (cut, epochs);
-    let same = compare_log(source, &there, options, part, wanted.config, replicas)?;
+    let same = match compare_log(source, &there, options, part, wanted.config, replicas) {
+        // What a recovery has cut off comes back: it is built in the place of the empty one.
+        Err(error) if !has_records && matches!(error.kind(), ErrorKind::LogDir { .. }) => {
+            return Ok(None);
+        }
+        same => same?,
+    };
     if has_records && wanted.is_marked {
         check_sound(path, options)?;
     }

@@ -58,7 +58,8 @@ impl LogDir {
         {
             // Another process may have made topics or partitions, or deleted some. A thread that does so here has done it wholly.
             let _alone = guard(&self.writer()?.topics);
-            self.refresh_listing()?;
+            // Where a folder cannot be listed, what is known is looked at: its partitions fail, and no others.
+            let _ = self.refresh_listing();
         }
         let mut report = self.keep_all(options, |partition| self.used(partition))?;
         match self.write_lines() {

@@ -147,11 +147,11 @@ impl LogDir {
     /// # Errors
     /// Those of [`change_topic_config`](Self::change_topic_config).
     pub fn set_topic_config(&self, topic: &str, config: &LogConfig) -> Result<()> {
-        self.change_topic_config(topic, |_| Ok(config.clone()))
+        self.change_configs(topic, true, |_| Ok(config.clone()))
     }
 
     /// Changes the settings that are stored with each partition of a topic: `change` gets those of one, and returns what they are to be.
-    /// Partitions whose settings are that already are not opened.
+    /// Partitions whose settings are that already are not opened: to remove a setting that none has changes nothing.
     ///
     /// # Errors
     /// Those of `change`; `LogDir` if there is no such topic; `Argument` for contradictory settings, and `Cluster` for a broker's topic:
@@ -159,6 +159,16 @@ impl LogDir {
     pub fn change_topic_config(
         &self,
         topic: &str,
+        change: impl Fn(&LogConfig) -> Result<LogConfig>,
+    ) -> Result<()> {
+        self.change_configs(topic, false, change)
+    }
+
+    /// `takes_over`: also stores settings without content with a partition that has none stored.
+    fn change_configs(
+        &self,
+        topic: &str,
+        takes_over: bool,
         change: impl Fn(&LogConfig) -> Result<LogConfig>,
     ) -> Result<()> {
         let writer = self.writer()?;
@@ -181,9 +191,11 @@ impl LogDir {
             let membership = self.0.surroundings.membership(&path, topic, partition)?;
             membership.check_kept(&path)?;
             let stored = read_config(self.disk(), &path)?;
-            let config = change(&stored.clone().unwrap_or_default())?;
+            let is_new = stored.is_none() && takes_over;
+            let stored = stored.unwrap_or_default();
+            let config = change(&stored)?;
             config.or_defaults(&writer.options.defaults)?;
-            if stored.as_ref() != Some(&config) {
+            if is_new || stored != config {
                 changes.push((partition, config));
             }
         }

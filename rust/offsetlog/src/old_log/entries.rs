@@ -23,7 +23,7 @@ const CHECK_ENTRIES: u64 = 4096;
 /// A disk writes a sector wholly or not at all.
 const SECTOR_BYTES: u64 = 512;
 /// This many entries without payload are no chance.
-const EMPTY_IN_A_ROW: usize = 3;
+const IN_A_ROW: usize = 3;
 
 /// A cursor over the entries of one file.
 #[derive(Debug)]
@@ -179,15 +179,35 @@ impl Entries {
                 Ok(size_bytes) => cut_short(size_bytes, left),
                 Err(error) => error,
             };
-            // Within an unfinished end no entry begins.
-            self.damaged(bad)?;
-            return Err(self.no_entry(position));
+            // Within an unfinished end no entry begins. Behind damage the lengths tell nothing, and whole entries in a row do.
+            return match self.damaged(bad) {
+                Ok(_) => Err(self.no_entry(position)),
+                Err(_) if self.are_whole(position)? => {
+                    self.position = position;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
         }
         if self.position == position {
             Ok(())
         } else {
             Err(self.no_entry(position))
         }
+    }
+
+    /// Whether several valid entries in a row begin at `at`, or all are valid from there to the end of the file.
+    fn are_whole(&mut self, mut at: u64) -> Result<bool> {
+        for _ in 0..IN_A_ROW {
+            if at >= self.segment.size_bytes {
+                break;
+            }
+            match self.whole_at(at)? {
+                Ok(size_bytes) => at += size_bytes as u64,
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     fn is_whole(&mut self, at: u64) -> Result<bool> {
@@ -259,7 +279,7 @@ impl Entries {
     /// must be several in a row, or the file must end behind them.
     fn are_empty(&mut self, mut at: u64) -> Result<bool> {
         let end = self.segment.size_bytes;
-        for _ in 0..EMPTY_IN_A_ROW {
+        for _ in 0..IN_A_ROW {
             let Ok(size_bytes) = old_entry_size(self.bytes(at, OLD_LENGTH_BYTES)?) else {
                 return Ok(false);
             };

@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use crate::log::writers::Slot;
 use offsetlog_format::{BatchHeader, LeaderEpochs};
-use std::io;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -380,12 +379,10 @@ fn epochs_of(log: &Log) -> Result<Option<Arc<LeaderEpochs>>> {
     }
 }
 
-/// Whether leader epochs are damaged, too large, or not for this user to read. Files that were only being changed were looked at again
-/// before.
+/// Whether leader epochs are damaged, too large, or cannot be read. Files that were only being changed were looked at again before.
 fn hides_epochs(error: &Error) -> bool {
     match error.kind() {
-        ErrorKind::Io { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-        ErrorKind::Limit { .. } => true,
+        ErrorKind::Io { .. } | ErrorKind::Limit { .. } => true,
         _ => error.is_corruption(),
     }
 }
