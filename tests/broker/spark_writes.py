@@ -24,17 +24,16 @@ def main() -> None:
     log_dir, folder, golden = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
     spark = session("writes", folder / "warehouse")
     offsetlog.spark.register(spark)
-    with LogDir.open(log_dir, "a") as topics:
-        # What the broker knows of its topics stands in its metadata; what is to hold here, beside the data.
-        topics.set_topic_config(ROWS, {"internal.segment.bytes": 20_000, "compression.type": "zstd"})
     made = spark.range(0, COUNT, 1, 5).selectExpr(
         "encode(concat('key-', id % 41), 'UTF-8') key",
         "if(id % 17 = 0, null, concat('value-', id)) value",
         f"timestamp_millis({BASE_MS} + id) timestamp",
         "if(id % 3 = 0, array(named_struct('key', 'h', 'value', encode(cast(id as string), 'UTF-8'))), null) headers",
     )
-    made.write.format("offsetlog").mode("append").options(topic=ROWS, transactionId="rows").save(log_dir)
-    made.write.format("offsetlog").mode("append").options(topic=ROWS, transactionId="rows").save(log_dir)
+    # The settings of its topics stand in the broker's metadata, which is not read.
+    zstd = {"compression.type": "zstd"}
+    made.write.format("offsetlog").mode("append").options(topic=ROWS, transactionId="rows", **zstd).save(log_dir)
+    made.write.format("offsetlog").mode("append").options(topic=ROWS, transactionId="rows", **zstd).save(log_dir)
 
     kept = (
         spark.read.format("offsetlog").options(subscribe=RESTORED, columns="partition,offset,timestamp,key,value,headers").load(golden)
@@ -48,6 +47,8 @@ def main() -> None:
         stream = spark.readStream.schema("value string").text(str(folder / "in")).writeStream.format("offsetlog")
         stream = stream.options(topic=STREAMED, checkpointLocation=str(folder / "checkpoint")).trigger(availableNow=True)
         stream.start(log_dir).awaitTermination()
+        with LogDir.open(log_dir, "a") as topics:
+            topics.log(STREAMED, 0).roll()
     spark.stop()
 
 
