@@ -30,6 +30,17 @@ EVERY = (OURS, TRANSACTIONS, THEIRS)
 ISOLATIONS: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
 """Every closed segment is reason enough to clean; tombstones stay a day, which is longer than any test."""
+GIVEN = {
+    **SETTINGS,
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "max.compaction.lag.ms": str((1 << 63) - 1),
+    "min.compaction.lag.ms": "0",
+    "remote.storage.enable": "false",
+    "segment.bytes": str(1 << 30),
+    "segment.index.bytes": str(10 << 20),
+}
+"""All by which the broker's partitions are cleaned here: none of its settings are known without its metadata."""
 SECTION = re.compile(r"dirty section = \[(\d+), (\d+)\]")
 CLEANING_SECONDS = 300
 STEP = 250
@@ -162,9 +173,7 @@ class Cleaners:
         for number in EVERY:
             expected = self.expected[number]
             epoch = expected.leader_epoch if expected.rows else 0
-            with OffsetlogWrites(
-                self.path(number), expected, epoch=epoch, highest_epoch=epoch, now=self.now, settings=SETTINGS
-            ) as hand:
+            with OffsetlogWrites(self.path(number), expected, epoch=epoch, highest_epoch=epoch, now=self.now, settings=GIVEN) as hand:
                 if number == TRANSACTIONS:
                     self._transactions(hand)
                 for n in range(80):
@@ -202,7 +211,7 @@ class Cleaners:
         seen = Seen()
         self.seen.append(seen)
         for number in EVERY:
-            with Log.open(self.path(number), "a", clock=lambda: self.now) as log:
+            with Log.open(self.path(number), "a", config=GIVEN, clock=lambda: self.now) as log:
                 for isolation in ISOLATIONS:
                     seen.found[number, isolation] = list(rows(log.scan(isolation_level=isolation)))
                     seen.wanted[number, isolation] = left(self.expected[number], self.points[-1][number] or 0, isolation)
