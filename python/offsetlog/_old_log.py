@@ -160,8 +160,8 @@ class OldLog:
 
         A payload may hold entries itself. So whether an entry begins at `start` is found by the lengths of the entries before it: the
         first message costs a read of the file up to there, or from where the last scan or :meth:`read` of this log began, if that is
-        before `start`. Reading on from ``next_offset`` each time costs no more than the entries. Behind a damaged length nothing tells:
-        there three whole entries in a row from `start` on, or whole ones to the end of the file, are enough.
+        before `start`. Reading on from ``next_offset`` each time costs no more than the entries. Behind a damaged length nothing
+        tells: there three whole entries in a row from `start` on, or whole ones to the end of the file, are enough.
         """
         return _messages(self._native.scan(None if start is None else integer("start", start, minimum=0)))
 
