@@ -33,7 +33,18 @@ const MOST: usize = 200;
 /// What an answer costs, however small the request is.
 const ALWAYS: usize = 1 << 20;
 
-/// Sends a request; its peak must be within the bounds. Returns the step and what stays allocated beside it.
+/// Sends a frame. Returns the step, and the bytes that were allocated at its peak.
+fn measured(client: &mut Client<'_>, frame: &[u8]) -> (Step, usize) {
+    MEMORY.reset_peak_usage();
+    let before = MEMORY.current_usage();
+    let session = client.session.as_mut().unwrap();
+    let step = client
+        .broker
+        .receive(session, frame, client.now, &mut AnyRoom);
+    (step, MEMORY.peak_usage() - before)
+}
+
+/// Sends a request; its peak must be within the bounds.
 fn send(
     client: &mut Client<'_>,
     what: &str,
@@ -42,13 +53,7 @@ fn send(
     request: &Struct<'_>,
 ) -> Step {
     let frame = client.frame(api, version, request);
-    MEMORY.reset_peak_usage();
-    let before = MEMORY.current_usage();
-    let session = client.session.as_mut().unwrap();
-    let step = client
-        .broker
-        .receive(session, &frame, client.now, &mut AnyRoom);
-    let peak = MEMORY.peak_usage() - before;
+    let (step, peak) = measured(client, &frame);
     assert!(
         peak <= MOST * frame.len() + ALWAYS,
         "{what}: {peak} bytes for a request of {}",
@@ -399,14 +404,8 @@ fn a_value_costs_no_more_than_is_counted_for_it() {
         let values = values_of(client, api, version, &request);
         assert!(values >= COUNT as usize, "{}", api.name);
         let frame = client.frame(api, version, &request);
-        MEMORY.reset_peak_usage();
-        let before = MEMORY.current_usage();
-        let session = client.session.as_mut().unwrap();
-        let step = client
-            .broker
-            .receive(session, &frame, client.now, &mut AnyRoom);
+        let (step, peak) = measured(client, &frame);
         assert!(matches!(step, Step::Reply(_)), "{}: {step:?}", api.name);
-        let peak = MEMORY.peak_usage() - before;
         let most = values * usize::try_from(VALUE_BYTES).unwrap() + ALWAYS;
         assert!(
             peak <= most,

@@ -175,19 +175,12 @@ impl LogDir {
         let _alone = guard(&writer.topics);
         // Another process may have made the topic anew, with more partitions.
         self.list_again(topic)?;
-        let listed: Vec<i32> = self.0.listing().numbers(topic).collect();
+        let listed = self.directories_of(topic);
         if listed.is_empty() {
             return Err(self.unknown(topic, 0));
         }
         let mut changes = Vec::new();
-        for partition in listed {
-            let of = TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            };
-            let Some(path) = self.path_of(&of) else {
-                continue;
-            };
+        for (partition, path) in listed {
             let membership = self.0.surroundings.membership(&path, topic, partition)?;
             membership.check_kept(&path)?;
             let stored = read_config(self.disk(), &path)?;
@@ -211,21 +204,26 @@ impl LogDir {
     /// Those of [`topic_config`](Self::topic_config).
     pub fn differing_configs(&self, topic: &str) -> Result<BTreeMap<i32, LogConfig>> {
         let first = self.topic_config(topic)?;
-        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
         let mut others = BTreeMap::new();
-        for partition in numbers {
-            let of = TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            };
-            let Some(path) = self.path_of(&of) else {
-                continue;
-            };
+        for (partition, path) in self.directories_of(topic) {
             let config = read_config(self.disk(), &path)?.unwrap_or_default();
             if config != first {
                 others.insert(partition, config);
             }
         }
         Ok(others)
+    }
+
+    /// The partitions of a topic, ascending, each with its directory.
+    fn directories_of(&self, topic: &str) -> Vec<(i32, PathBuf)> {
+        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
+        let directory = |partition| {
+            let of = TopicPartition {
+                topic: topic.to_owned(),
+                partition,
+            };
+            Some((partition, self.path_of(&of)?))
+        };
+        numbers.into_iter().filter_map(directory).collect()
     }
 }
