@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog, errors
 from offsetlog._notebook import report_table
-from offsetlog._options import open_options, path_text
+from offsetlog._options import check_progress, open_options, path_text
 from offsetlog._unread import all_or_raise
 from offsetlog._values import TopicPartition
 from offsetlog.errors import CorruptionError, OffsetLogError
@@ -191,6 +191,7 @@ def verify(
     >>> [(finding.severity, finding.kind, finding.offset) for finding in report.findings]
     [('error', 'CorruptBatchError', 36)]
     """
+    check_progress(progress)
     report, not_compared = _offsetlog.verify([path_text(path) for path in paths], open_options(**limits), progress=progress)
     if not_compared is not None:
         logger.warning("not compared with the metadata: %s", not_compared)

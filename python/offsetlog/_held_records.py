@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsetlog import _offsetlog
 from offsetlog._notebook import report_table
-from offsetlog._options import PathLike, bounded, integer, open_options, path_text, path_texts, refuse
+from offsetlog._options import PathLike, bounded, check_progress, integer, open_options, path_text, path_texts, refuse
 from offsetlog._topics import topic_name
 from offsetlog._unread import all_or_raise
 
@@ -156,6 +156,7 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     dry_run: bool = False,
     single_replica: bool = False,
     metadata: PathLike | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
     **limits: Unpack[Limits],
 ) -> EndedTransaction:
     """End the open transaction of a producer in one partition: append its marker, while the broker is stopped.
@@ -182,6 +183,10 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
         In a broker's log dir: append although other brokers have replicas.
     metadata
         In a broker's log dir: the folder with the cluster's metadata log, if it is none of `paths`.
+    progress
+        Called before each partition of ``__transaction_state`` with the number of partitions done, the total, and the partition's
+        name, and once more at the end; and the same again when the partition is locked. An exception it raises ends the work, and
+        no marker is appended.
     **limits
         As for :meth:`Log.open`.
 
@@ -204,6 +209,7 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     """
     if commit is not None and not isinstance(commit, bool):
         refuse("commit", commit, f"must be True, False or None, found {commit!r}")
+    check_progress(progress)
     return _offsetlog.end_transaction(
         path_texts(paths),
         topic_name(topic),
@@ -215,4 +221,5 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
         dry_run=bool(dry_run),
         single_replica=bool(single_replica),
         metadata=None if metadata is None else path_text(metadata),
+        progress=progress,
     )

@@ -377,7 +377,9 @@ def identity(
 def verify(
     paths: Sequence[str], options: OpenOptions, *, progress: Callable[[int], object] | None
 ) -> tuple[DamageReport, str | None]: ...
-def recover(path: str, options: OpenOptions, *, from_offset: int | None, dry_run: bool) -> RecoveryReport: ...
+def recover(
+    path: str, options: OpenOptions, *, from_offset: int | None, dry_run: bool, progress: Callable[[int], object] | None
+) -> RecoveryReport: ...
 def convert(
     old: str,
     new: str,
@@ -411,6 +413,7 @@ def end_transaction(
     dry_run: bool,
     single_replica: bool,
     metadata: str | None,
+    progress: Callable[[int, int, str], object] | None,
 ) -> EndedTransaction: ...
 def mirror(
     into: str,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsetlog import _offsetlog
 from offsetlog._options import (
+    check_progress,
     integer,
     open_options,
     path_text,
@@ -13,12 +14,20 @@ from offsetlog._options import (
 from offsetlog._values import RecoveryReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsetlog._options import PathLike
 
 __all__ = ["recover"]
 
 
-def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = False) -> RecoveryReport:
+def recover(
+    path: PathLike,
+    *,
+    from_offset: int | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int], object] | None = None,
+) -> RecoveryReport:
     """Make a log that was not closed cleanly, or is damaged, one that can be appended to.
 
     Reads the segments whole, cuts them at the first bytes that are not a batch, with everything after, and rebuilds indexes,
@@ -34,6 +43,8 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
         Read only the segments from the one that holds this offset on; ``None``: all.
     dry_run
         Change nothing, take no lock, and say what would be done.
+    progress
+        Called every few MiB with the bytes read since it was called last. What it raises ends the work; the next call begins again.
 
     Raises
     ------
@@ -46,6 +57,7 @@ def recover(path: PathLike, *, from_offset: int | None = None, dry_run: bool = F
     -----
     Reads every byte of those segments once; the data stay where they are.
     """
+    check_progress(progress)
     options = open_options()
     start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
-    return _offsetlog.recover(path_text(path), options, from_offset=start, dry_run=bool(dry_run))
+    return _offsetlog.recover(path_text(path), options, from_offset=start, dry_run=bool(dry_run), progress=progress)

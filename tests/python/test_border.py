@@ -113,7 +113,7 @@ def border(tmp_path: Path) -> Border:
         "open old log": lambda options: native.OldLog.open(PLAIN, options),
         "limits": lambda limits: native.Log.open(PLAIN, {"mapped": False, "limits": limits}),
         "verify": lambda options: native.verify([PLAIN], options, progress=None),
-        "recover": lambda options: native.recover(PLAIN, options, from_offset=None, dry_run=True),
+        "recover": lambda options: native.recover(PLAIN, options, from_offset=None, dry_run=True, progress=None),
         "convert": lambda options: native.convert(
             PLAIN, str(tmp_path / "new-0"), options, compression=None, config=None, progress=None
         ),

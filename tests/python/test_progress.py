@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import CLEAN, CLEAN_LOG_DIRS
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 
-from offsetlog import LogDir, identity, metadata_as_commands, metadata_as_yaml
+from offsetlog import LogDir, end_transaction, identity, metadata_as_commands, metadata_as_yaml, recover, verify
 
 INTERNAL = ("__consumer_offsets", "__share_group_state")
 FOLDERS = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
@@ -108,3 +110,57 @@ def test_what_it_raises_ends_the_work(verb: str) -> None:
     with pytest.raises(TypeError, match="progress must be callable, found int"):
         run(progress=7)
     assert run() == run(progress=lambda *_: None)
+
+
+def test_the_end_of_a_transaction_tells_of_the_coordinators(tmp_path: Path) -> None:
+    """Once when it decides, and once more under the lock; what is raised there leaves the partition as it was."""
+    folders = [Path(shutil.copytree(folder, tmp_path / folder.name)) for folder in CLEAN_LOG_DIRS]
+    end = functools.partial(
+        end_transaction, folders, "g-txn", 0, 1000, commit=False, single_replica=True, metadata=CLEAN / "metadata-dir"
+    )
+    with LogDir.open(folders) as log_dir:
+        states = [f"{topic}-{number}" for topic, number in log_dir.partitions() if topic == "__transaction_state"]
+    assert states
+    once = [*((done, len(states), name) for done, name in enumerate(states)), (len(states), len(states), states[-1])]
+    steps: list[tuple[int, int, str]] = []
+    end(dry_run=True, progress=lambda *step: steps.append(step))
+    assert steps == once
+
+    def refuse(*step: object) -> None:
+        steps.append(step)  # type: ignore[arg-type]
+        if len(steps) > len(once):
+            raise KeyError(step[2])
+
+    steps.clear()
+    segments = {file: file.read_bytes() for folder in folders for file in (folder / "g-txn-0").glob("*.log")}
+    assert segments
+    with pytest.raises(KeyError):
+        end(progress=refuse)
+    assert {file: file.read_bytes() for file in segments} == segments
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        end(progress=7)  # type: ignore[arg-type]
+    steps.clear()
+    assert end(progress=lambda *step: steps.append(step)).marker_offset is not None
+    assert steps == [*once, *once]
+
+
+def test_a_recovery_tells_of_its_bytes(tmp_path: Path) -> None:
+    """Every byte that it reads; what is raised ends the work, and the next call does it whole."""
+    source = DATA / "kafka-4.3.0" / "torn" / "log-dir-1" / "g-torn-cut-batch-0"
+    steps: list[int] = []
+    wanted = recover(Path(shutil.copytree(source, tmp_path / "one" / source.name)), progress=steps.append)
+    assert wanted.cut
+    assert sum(steps) == wanted.bytes_read
+    again = Path(shutil.copytree(source, tmp_path / "two" / source.name))
+
+    def refuse(more: int) -> None:
+        raise KeyError(more)
+
+    with pytest.raises(KeyError):
+        recover(again, progress=refuse)
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        recover(again, progress=7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        verify(again, progress=7)  # type: ignore[arg-type]
+    found = recover(again, progress=steps.append)
+    assert [(cut.position, cut.bytes) for cut in found.cut] == [(cut.position, cut.bytes) for cut in wanted.cut]

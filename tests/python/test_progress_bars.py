@@ -67,4 +67,8 @@ def test_it_is_drawn_on_a_terminal(verb: str, tmp_path: Path) -> None:
     text = drawn(tmp_path, verb, *arguments)
     assert "%" in text
     assert name in text
+    # How long it takes is told from the first step on, at the speed that was measured.
+    first = text.index("%")
+    assert " left" not in text[:first]
+    assert " left" in text[first:]
     assert "%" not in drawn(tmp_path, verb, *("elsewhere" if word == "new" else word for word in arguments), "-q")

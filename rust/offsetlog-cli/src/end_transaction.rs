@@ -7,6 +7,7 @@ use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::write_json;
 use crate::producers::{ProducerLine, line_of as producer_line};
+use crate::progress::Progress;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{LogDirOptions, OpenOptions, TopicPartition};
 use offsetlog_ops::{EndTransactionOptions, EndedTransaction, end_transaction};
@@ -27,6 +28,7 @@ struct EndedLine<'a> {
 
 pub(crate) fn run(args: &EndTransaction, console: &mut Console<'_>) -> Result<i32, Failure> {
     let partition = partition_of(&args.partition)?;
+    let (bar, progress) = Progress::of_partitions(console);
     let how = EndTransactionOptions {
         commit: match (args.commit, args.abort) {
             (true, _) => Some(true),
@@ -35,6 +37,7 @@ pub(crate) fn run(args: &EndTransaction, console: &mut Console<'_>) -> Result<i3
         },
         without_state: args.without_state,
         dry_run: args.dry_run,
+        progress,
     };
     let options = OpenOptions {
         interrupt: console.terminal.interrupt.clone(),
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &EndTransaction, console: &mut Console<'_>) -> Result<i3
     };
     let id = args.producer_id;
     let ended = end_transaction(&args.paths, &partition, id, &how, (&options, &terms));
+    drop(bar);
     let ended = ended.map_err(Failure::Writing)?;
     if args.json {
         write_json(&mut console.out, &line_of(&ended, args.dry_run))?;

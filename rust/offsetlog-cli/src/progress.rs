@@ -2,11 +2,13 @@
 
 use crate::console::Console;
 use crate::escape::escaped;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use offsetlog::{DirectoryProgress, PartitionProgress};
+use std::fmt;
 use std::sync::Arc;
 
 const REDRAWS_PER_SECOND: u8 = 10;
+const BAR: &str = "{bar:30} {percent:>3}%{left}  {msg}";
 
 /// The callback of long work: the steps done, all steps, and the name of the current item.
 pub(crate) type Told = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
@@ -24,7 +26,7 @@ impl Progress {
         }
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        Self(Some(styled(bar, "{bar:30} {percent:>3}%  {msg}")))
+        Self(Some(styled(bar, BAR)))
     }
 
     /// A bar for work of `length` steps whose output comes when it is done, if standard error is a terminal and `-q` is absent.
@@ -34,10 +36,7 @@ impl Progress {
             return (Self(None), None);
         }
         let target = ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_SECOND);
-        let bar = styled(
-            ProgressBar::with_draw_target(Some(length), target),
-            "{bar:30} {percent:>3}%  {msg}",
-        );
+        let bar = styled(ProgressBar::with_draw_target(Some(length), target), BAR);
         (Self(Some(bar.clone())), Some(bar))
     }
 
@@ -111,7 +110,16 @@ impl Progress {
 
 fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style.with_key("left", write_time_left))
+}
+
+/// How long the work still takes at its speed of the last seconds. Before any of it is done nobody knows.
+fn write_time_left(state: &ProgressState, text: &mut dyn fmt::Write) {
+    if state.pos() > 0 && !state.is_finished() {
+        // The only error is that of the text, which is a string.
+        let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
+    }
 }
 
 impl Drop for Progress {

@@ -7,15 +7,15 @@ use crate::producers::{
     Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe,
 };
 use offsetlog::{
-    AppendOptions, Error, Log, LogDir, LogDirOptions, MarkerOptions, OpenOptions, ProducerState,
-    Result, TopicPartition,
+    AppendOptions, Error, Log, LogDir, LogDirOptions, MarkerOptions, OpenOptions,
+    PartitionProgress, ProducerState, Result, TopicPartition,
 };
 use std::path::Path;
 
 const STATE_TOPIC: &str = "__transaction_state";
 
 /// How a transaction is to be ended.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct EndTransactionOptions {
     /// `Some(true)` commits, `Some(false)` aborts, where the coordinator has not decided; `None` does what it decided.
     pub commit: Option<bool>,
@@ -23,6 +23,9 @@ pub struct EndTransactionOptions {
     pub without_state: bool,
     /// Appends nothing.
     pub dry_run: bool,
+    /// Called before each partition of `__transaction_state` that is read, and again for all of them under the partition's lock. Its error ends
+    /// the work before the marker is appended.
+    pub progress: PartitionProgress,
 }
 
 /// A transaction that was ended.
@@ -57,12 +60,12 @@ pub fn end_transaction<P: AsRef<Path>>(
     options: &EndTransactionOptions,
     (open, how): (&OpenOptions, &LogDirOptions),
 ) -> Result<EndedTransaction> {
-    let (mut ended, _) = plan(paths, partition, producer_id, *options, open)?;
+    let (mut ended, _) = plan(paths, partition, producer_id, options, open)?;
     if options.dry_run {
         return Ok(ended);
     }
     let log_dir = LogDir::open_for_append(paths, open, how)?;
-    let appended = append(&log_dir, paths, &ended, *options, open);
+    let appended = append(&log_dir, paths, &ended, options, open);
     let closed = log_dir.close();
     (ended.marker_offset, ended.last_stable_offset) = appended?;
     match closed {
@@ -77,7 +80,7 @@ fn plan<P: AsRef<Path>>(
     paths: &[P],
     partition: &TopicPartition,
     producer_id: i64,
-    options: EndTransactionOptions,
+    options: &EndTransactionOptions,
     open: &OpenOptions,
 ) -> Result<(EndedTransaction, MarkerOptions)> {
     let log_dir = LogDir::open(paths, open)?;
@@ -97,7 +100,7 @@ fn plan<P: AsRef<Path>>(
             format!("producer {producer_id} has no open transaction in {partition}; {others}");
         return Err(Error::argument("producer_id", reason));
     };
-    let mut coordinators = Coordinators::new(&log_dir);
+    let mut coordinators = Coordinators::told(&log_dir, options.progress.clone());
     let found = describe(&log, partition, producer, &mut coordinators)?;
     let commit = decide(&found, options, &coordinators)?;
     let known = coordinators.of(&producer)?;
@@ -137,7 +140,7 @@ fn append<P: AsRef<Path>>(
     log_dir: &LogDir,
     paths: &[P],
     planned: &EndedTransaction,
-    options: EndTransactionOptions,
+    options: &EndTransactionOptions,
     open: &OpenOptions,
 ) -> Result<(Option<i64>, i64)> {
     let partition = &planned.producer.partition;
@@ -161,7 +164,7 @@ fn append<P: AsRef<Path>>(
 /// Whether the transaction is to be committed.
 fn decide(
     found: &PartitionProducer,
-    options: EndTransactionOptions,
+    options: &EndTransactionOptions,
     coordinators: &Coordinators<'_>,
 ) -> Result<bool> {
     let id = found.transactional_id.as_deref().unwrap_or_default();
@@ -242,8 +245,9 @@ pub fn transaction_ends(
             commit: (!is_decided).then_some(false),
             without_state: without_state && !may_tell(&producer, &coordinators),
             dry_run: true,
+            ..EndTransactionOptions::default()
         };
-        let commit = decide(&producer, options, &coordinators).ok();
+        let commit = decide(&producer, &options, &coordinators).ok();
         ends.push(TransactionEnd { producer, commit });
     }
     Ok(ends)

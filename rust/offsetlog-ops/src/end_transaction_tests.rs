@@ -10,11 +10,13 @@ const ONGOING: u8 = 1;
 const PREPARE_COMMIT: u8 = 2;
 const PREPARE_ABORT: u8 = 3;
 const NOW: i64 = 1_700_000_000_000;
-const ABORT: EndTransactionOptions = EndTransactionOptions {
-    commit: Some(false),
-    without_state: false,
-    dry_run: false,
-};
+
+fn abort() -> EndTransactionOptions {
+    EndTransactionOptions {
+        commit: Some(false),
+        ..EndTransactionOptions::default()
+    }
+}
 
 /// A log dir with a transaction that its coordinator has open.
 struct Place(tempfile::TempDir);
@@ -96,7 +98,7 @@ impl Place {
             partition: 0,
         };
         let open = OpenOptions::default();
-        plan(&self.paths(), &partition, PRODUCER, ABORT, &open)
+        plan(&self.paths(), &partition, PRODUCER, &abort(), &open)
     }
 
     /// Decides to abort, lets `meanwhile` happen, and appends.
@@ -104,7 +106,7 @@ impl Place {
         let (planned, _) = self.plan_abort().unwrap();
         meanwhile();
         let (log_dir, open) = (self.log_dir(), OpenOptions::default());
-        let appended = append(&log_dir, &self.paths(), &planned, ABORT, &open);
+        let appended = append(&log_dir, &self.paths(), &planned, &abort(), &open);
         log_dir.close().unwrap();
         appended
     }

@@ -5,6 +5,7 @@ use crate::config::{self, Pairs, broker_of};
 use crate::interrupt::detached;
 use crate::log::{Log, open_options};
 use crate::options::{AppendValues, MaintainValues, MarkerValues, OpenValues, WriteValues};
+use crate::progress::Raised;
 use crate::pushed_records;
 use crate::raise::OrRaise;
 use crate::record_arguments::{RecordArguments, checked_epoch};
@@ -496,22 +497,25 @@ pub(crate) fn close_inherited_locks() {
 
 /// Recovers a log without opening it.
 #[pyfunction]
-#[pyo3(signature = (path, options, *, from_offset, dry_run))]
+#[pyo3(signature = (path, options, *, from_offset, dry_run, progress))]
 pub(crate) fn recover(
     py: Python<'_>,
     path: PathBuf,
     options: OpenValues,
     from_offset: Option<i64>,
     dry_run: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<rows::RecoveryReport> {
-    let options = open_options(&options);
+    let mut options = open_options(&options);
+    let raised = Raised::default();
+    options.interrupt = Some(raised.interrupts(options.interrupt.take()));
     let recover = RecoverOptions {
         from_offset,
         dry_run,
-        progress: None,
+        progress: raised.of_more(progress),
     };
-    let report = detached(py, || offsetlog::recover(&path, &options, &recover)).or_raise(py)?;
-    Ok(recovery_row(report))
+    let report = detached(py, || offsetlog::recover(&path, &options, &recover));
+    raised.or(py, report).map(recovery_row)
 }
 
 #[pyfunction]

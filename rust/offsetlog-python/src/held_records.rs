@@ -6,7 +6,6 @@ use crate::log::open_options;
 use crate::log_dir::{LogDir, Partial, unread_errors};
 use crate::options::OpenValues;
 use crate::progress::Raised;
-use crate::raise::OrRaise;
 use crate::rows::{self, Interned};
 use offsetlog::{LogDirOptions, TopicPartition};
 use offsetlog_ops::{
@@ -68,7 +67,7 @@ pub(crate) fn why(
 }
 
 #[pyfunction]
-#[pyo3(signature = (paths, topic, partition, producer_id, options, *, commit, without_state, dry_run, single_replica, metadata))]
+#[pyo3(signature = (paths, topic, partition, producer_id, options, *, commit, without_state, dry_run, single_replica, metadata, progress))]
 #[allow(clippy::too_many_arguments, reason = "one parameter an option")]
 pub(crate) fn end_transaction(
     py: Python<'_>,
@@ -82,8 +81,10 @@ pub(crate) fn end_transaction(
     dry_run: bool,
     single_replica: bool,
     metadata: Option<PathBuf>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<rows::EndedTransaction> {
     let open = open_options(&options);
+    let raised = Raised::default();
     let how = LogDirOptions {
         single_replica,
         metadata,
@@ -93,12 +94,13 @@ pub(crate) fn end_transaction(
         commit,
         without_state,
         dry_run,
+        progress: raised.of_partitions(progress),
     };
     let partition = TopicPartition { topic, partition };
     let ended = detached(py, || {
         offsetlog_ops::end_transaction(&paths, &partition, producer_id, &ending, (&open, &how))
     });
-    let ended = ended.or_raise(py)?;
+    let ended = raised.or(py, ended)?;
     Ok(rows::EndedTransaction {
         dry_run,
         committed: ended.committed,

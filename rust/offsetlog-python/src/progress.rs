@@ -3,7 +3,7 @@
 use crate::callback;
 use crate::raise::OrRaise;
 use offsetlog::{
-    ConvertProgress, DirectoryProgress, Error, ErrorKind, Interrupt, PartitionProgress,
+    ConvertProgress, DirectoryProgress, Error, ErrorKind, Interrupt, PartitionProgress, Progress,
     StepProgress, TopicPartition,
 };
 use offsetlog_ops::RestoreProgress;
@@ -75,6 +75,14 @@ impl Raised {
         let (progress, raised) = (progress?, self.clone());
         Some(Arc::new(move |done, total| {
             raised.tell(&progress, (done, total));
+        }))
+    }
+
+    /// A progress of the bytes since it was called last.
+    pub(crate) fn of_more(&self, progress: Option<Py<PyAny>>) -> Option<Progress> {
+        let (progress, raised) = (progress?, self.clone());
+        Some(Arc::new(move |more| {
+            raised.tell(&progress, (more,));
         }))
     }
 

@@ -1,6 +1,6 @@
 //! The transactional ids in the `__transaction_state` of a log dir, by producer id.
 
-use offsetlog::{Error, ErrorKind, LogDir, ProducerState, Result, Transaction};
+use offsetlog::{Error, ErrorKind, LogDir, PartitionProgress, ProducerState, Result, Transaction};
 use std::collections::{BTreeSet, HashMap};
 
 const TOPIC: &str = "__transaction_state";
@@ -8,6 +8,7 @@ const TOPIC: &str = "__transaction_state";
 /// What the transaction coordinators stored in a log dir. Read when it is first asked for.
 pub(crate) struct Coordinators<'l> {
     log_dir: &'l LogDir,
+    progress: PartitionProgress,
     known: Option<Known>,
 }
 
@@ -24,9 +25,15 @@ struct Known {
 }
 
 impl<'l> Coordinators<'l> {
-    pub(crate) const fn new(log_dir: &'l LogDir) -> Self {
+    pub(crate) fn new(log_dir: &'l LogDir) -> Self {
+        Self::told(log_dir, PartitionProgress::default())
+    }
+
+    /// Calls `progress` before each partition of theirs that is read.
+    pub(crate) const fn told(log_dir: &'l LogDir, progress: PartitionProgress) -> Self {
         Self {
             log_dir,
+            progress,
             known: None,
         }
     }
@@ -59,7 +66,7 @@ impl<'l> Coordinators<'l> {
 
     fn known(&mut self) -> Result<&Known> {
         if self.known.is_none() {
-            self.known = Some(Known::read(self.log_dir)?);
+            self.known = Some(Known::read(self.log_dir, &self.progress)?);
         }
         self.known
             .as_ref()
@@ -68,8 +75,8 @@ impl<'l> Coordinators<'l> {
 }
 
 impl Known {
-    fn read(log_dir: &LogDir) -> Result<Self> {
-        let (transactions, mut warnings, unread) = log_dir.transactions()?;
+    fn read(log_dir: &LogDir, progress: &PartitionProgress) -> Result<Self> {
+        let (transactions, mut warnings, unread) = log_dir.transactions_told(progress)?;
         let mut by_producer: HashMap<i64, usize> = HashMap::new();
         for (slot, transaction) in transactions.iter().enumerate() {
             let ids = [

@@ -5,6 +5,7 @@ use super::{LogDir, Unread, pass_over};
 use crate::error::Result;
 use crate::log::Log;
 use crate::log::replay::{LeftOut, each_record, int, long, numbers, structs, text};
+use crate::step_progress::{PartitionProgress, Steps};
 use offsetlog_format::internal_topic::{CoordinatorTopic, KnownRecord};
 use offsetlog_format::message::{Struct, Value};
 use std::collections::BTreeMap;
@@ -109,9 +110,24 @@ impl LogDir {
     /// `Interrupted`. Per partition, those of a scan, `Corrupt` kinds for a record that no coordinator wrote, and
     /// `UnsupportedVersion` for one newer than Kafka 4.3.
     pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
+        self.transactions_told(&PartitionProgress::default())
+    }
+
+    /// The same, and calls `progress` before each partition that is read.
+    ///
+    /// # Errors
+    /// The same; that of `progress`.
+    pub fn transactions_told(
+        &self,
+        progress: &PartitionProgress,
+    ) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
         let (mut found, mut warnings, mut unread) = (Vec::new(), Vec::new(), Vec::new());
-        let partitions = self.partitions();
-        for place in partitions.iter().filter(|place| place.topic == TOPIC) {
+        let mut partitions = self.partitions();
+        partitions.retain(|place| place.topic == TOPIC);
+        let mut steps = Steps::new(progress);
+        steps.add(partitions.len());
+        for place in &partitions {
+            steps.at(place)?;
             let mut left_out = LeftOut::default();
             let replayed = self.log(&place.topic, place.partition).and_then(|log| {
                 let found = replay(&log, place.partition, &mut left_out)?;
@@ -125,6 +141,7 @@ impl LogDir {
             }
             warnings.extend(left_out.warnings(&place.to_string()));
         }
+        steps.end()?;
         // An id belongs to one partition. If the topic was assembled from two clusters, two may have it; then both are
         // returned.
         found.sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
