@@ -10,6 +10,7 @@ mod outside;
 mod replicas;
 mod set_aside;
 mod sink;
+mod truncated;
 
 pub(crate) use cut::Cut;
 use cut::Until;

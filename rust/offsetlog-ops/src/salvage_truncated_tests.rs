@@ -66,3 +66,91 @@ fn what_was_truncated_and_kept_needs_to_be_asked_for() {
     place.salvage(&asked);
     assert_eq!(offsets(&place.made()), (0..18).collect::<Vec<_>>());
 }
+
+/// Recovery cuts one segment in its middle and the others whole; a truncation below that position takes the segment, and with it what tells.
+#[test]
+fn what_was_cut_whole_behind_a_truncated_segment_was_truncated_too() {
+    // The last two leave whole segments, 6 to 14, that wait for their deletion.
+    for (to, deleted) in [(16, 15..15), (14, 15..15), (4, 6..15), (0, 6..15)] {
+        let place = Place::new();
+        let log = place.open(&[("internal.segment.bytes", "250")]);
+        append(&log, 12, "first", 0);
+        let bases = bases(log.log());
+        log.close().unwrap();
+        assert_eq!(bases[..4], [0, 6, 12, 18]);
+        place.damage(15);
+        place.recover();
+        let kept = set_aside(&place);
+        assert!(kept[0].0 == 12 && kept[0].1 > 0, "{kept:?}");
+        assert!(kept[1..].iter().all(|(_, position)| *position == 0));
+        let whole = SalvageOptions {
+            dry_run: true,
+            ..SalvageOptions::default()
+        };
+        let lost = 15..18;
+        let all: u64 = place
+            .salvage(&whole)
+            .taken_back
+            .iter()
+            .map(|back| back.records)
+            .sum();
+        assert_eq!(all, 36 - 15 - (lost.end - lost.start));
+        let log = place.open(&[]);
+        log.truncate_to(to).unwrap();
+        log.close().unwrap();
+        let report = place.salvage(&SalvageOptions::default());
+        let cut = to.min(15);
+        if to >= 15 {
+            // Nothing before the cut went.
+            assert_eq!(
+                offsets(&place.made()),
+                (0..15).chain(18..36).collect::<Vec<_>>()
+            );
+            continue;
+        }
+        assert_eq!(offsets(&place.made()), (0..cut / 3 * 3).collect::<Vec<_>>());
+        assert!(report.taken_back.is_empty());
+        fs::remove_dir_all(place.made()).unwrap();
+        let asked = SalvageOptions {
+            include_truncated: true,
+            ..SalvageOptions::default()
+        };
+        place.salvage(&asked);
+        let back = (0..cut / 3 * 3).chain(deleted).chain(18..36);
+        assert_eq!(offsets(&place.made()), back.collect::<Vec<_>>());
+    }
+}
+
+/// Two recoveries, the second of which cut what the first had left: the files together show that nothing was truncated.
+#[test]
+fn what_two_recoveries_cut_comes_back_whole() {
+    let place = Place::new();
+    let log = place.open(&[("internal.segment.bytes", "250")]);
+    append(&log, 12, "first", 0);
+    log.close().unwrap();
+    place.damage(15);
+    place.recover();
+    place.damage(9);
+    place.recover();
+    let report = place.salvage(&SalvageOptions::default());
+    let back = (0..9).chain(12..15).chain(18..36);
+    assert_eq!(
+        offsets(&place.made()),
+        back.collect::<Vec<_>>(),
+        "{report:?}"
+    );
+}
+
+fn bases(log: &Log) -> Vec<i64> {
+    let segments = log.segments().unwrap();
+    segments.iter().map(|segment| segment.base_offset).collect()
+}
+
+fn set_aside(place: &Place) -> Vec<(i64, u64)> {
+    let log = Log::open(place.old(), &OpenOptions::default()).unwrap();
+    let files = log.set_aside_files().unwrap();
+    files
+        .iter()
+        .map(|file| (file.base_offset, file.cut_at.unwrap()))
+        .collect()
+}

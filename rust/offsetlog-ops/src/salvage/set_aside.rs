@@ -2,6 +2,7 @@
 
 use super::replicas::{Around, Candidate, Replicas};
 use super::sink::Sink;
+use super::truncated::truncated_files;
 use super::{is_sparse, scan_file};
 use offsetlog::{Batch, Error, ErrorKind, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
@@ -162,8 +163,7 @@ pub(super) struct SetAsideBatches {
     failure: Option<Error>,
 }
 
-const TRUNCATED: &str =
-    "the log was truncated, or its segment compacted, before them; --include-truncated takes them";
+const TRUNCATED: &str = "the log was truncated before them, or their segment compacted or lost; --include-truncated takes them";
 const COVERED: &str = "the log has these offsets, or had them and removed them";
 const BEHIND: &str = "they lie behind the end up to which the log is restored";
 const OLDER: &str =
@@ -187,14 +187,12 @@ impl SetAsideBatches {
         };
         let segments = log.segments()?;
         let live_bases: Vec<i64> = segments.iter().map(|segment| segment.base_offset).collect();
-        for file in log.set_aside_files()? {
-            let segment = segments
-                .iter()
-                .find(|each| each.base_offset == file.base_offset);
+        let files = log.set_aside_files()?;
+        let truncated = truncated_files(&segments, &files);
+        for (file, was_truncated) in files.into_iter().zip(truncated) {
             let is_truncated = match file.cut_at {
                 _ if file.is_truncation => true,
-                // The log has lost bytes before the cut since.
-                Some(position) => segment.is_some_and(|segment| segment.size_bytes < position),
+                Some(_) => was_truncated,
                 // Retention and compaction leave such files too; what they remove is gone for good.
                 None if live_bases
                     .last()
