@@ -109,3 +109,28 @@ def test_a_state_that_cannot_be_read_hides_no_other(folder: Path) -> None:
     (folder / "t-1/.offsetlog.state").write_bytes(b"\xff\x00")
     opened(folder)
     assert starts(folder)[0] == 10
+
+
+@pytest.mark.parametrize("make", [make for make in MAKERS if make is not appended], ids=lambda make: make.__name__)
+def test_what_was_compacted_is_not_compacted_again(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """As a broker reads it, too: up to there nothing is dirty."""
+    folder = tmp_path / "plain"
+    config: dict[str, str | int] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0, "file.delete.delay.ms": 0}
+    for number in range(3):
+        with Log.open(folder / f"t-{number}", "a", config) as log:
+            for _ in range(10 + number):
+                log.append(b"x", key=b"key")
+            log.roll()
+            if number:
+                assert log.maintain().compactions
+    make(folder)
+    lines = (folder / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
+    assert [line for line in lines if not line.startswith("t 0")] == ["t 1 11", "t 2 12"]
+    # The upkeep of the folder compacts what never was.
+    assert ("t 0 10" in lines) == (make is maintained)
+    for number in (1, 2):
+        with Log.open(folder / f"t-{number}") as log:
+            assert next(iter(log.scan())).offset == 9 + number
+    with LogDir.open(folder) as log_dir:
+        answers = {each.partition: each.reason for each in log_dir.why(topics="t") if each.question == "compaction"}
+    assert answers == {0: "clean" if make is maintained else "due", 1: "clean", 2: "clean"}

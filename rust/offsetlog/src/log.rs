@@ -86,7 +86,7 @@ pub(crate) use open::{
 };
 pub(crate) use set_aside::SetAside;
 pub(crate) use state::{
-    LogDirFiles, STATE_FILE, lock_idle, lock_log_dir, lock_partition, note_log_starts, read_config,
+    LogDirFiles, STATE_FILE, lock_idle, lock_log_dir, lock_partition, note_offsets, read_config,
     read_state, write_config,
 };
 pub(crate) use writer::Checksums;

@@ -147,7 +147,9 @@ fn in_active_segment(case: &Case<'_>, cleaning: &Cleaning) -> Result<Answer> {
     if let Some(first) = first.transpose()?
         && first.max_timestamp >= 0
     {
-        due_timestamp = Some(first.max_timestamp.saturating_add(config.segment_ms()));
+        // The age must be above the setting.
+        let age = config.segment_ms().saturating_add(1);
+        due_timestamp = Some(first.max_timestamp.saturating_add(age));
         let _ = write!(
             sentence,
             "; its first batch is of {}",

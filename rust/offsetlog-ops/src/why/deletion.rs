@@ -183,8 +183,14 @@ fn not_due(
             "; {} behind it would be due by {words} deleted in order",
             segments(stuck)
         );
+        // No age is negative: what is of the future is kept by any setting.
+        let smaller = if newest < case.now {
+            format!(", or a smaller {RETENTION_MS}")
+        } else {
+            String::new()
+        };
         remedies.push(format!(
-            "sooner with kafka-delete-records.sh up to offset {end}, or a smaller {RETENTION_MS}"
+            "sooner with kafka-delete-records.sh up to offset {end}{smaller}"
         ));
     }
     let reason = if is_stuck {

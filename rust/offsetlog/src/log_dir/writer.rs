@@ -101,7 +101,7 @@ impl Writer {
             if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
             } else {
-                crate::log::note_log_starts(disk, path)?;
+                crate::log::note_offsets(disk, path)?;
             }
             locks.push(crate::log::lock_log_dir(disk, path)?);
         }

@@ -1,7 +1,7 @@
-//! What is noted in a folder that becomes a log dir: where the logs of its partitions begin.
+//! What is noted in a folder that becomes a log dir: where the logs of its partitions begin, and up to where they were compacted.
 //!
-//! A partition that is written by itself, in a plain folder, keeps its log start offset in its own state file. In a log dir only the
-//! checkpoint counts, as for a broker.
+//! A partition that is written by itself, in a plain folder, keeps both in its own state file. In a log dir only the checkpoints count, as
+//! for a broker.
 
 use super::{STATE_FILE, lock_shared_files, read_state};
 use crate::disk::{Disk, EntryKind, IoCall, write_whole};
@@ -12,13 +12,22 @@ use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
 use std::io;
 use std::path::Path;
 
-/// Writes the lines of partitions whose logs begin above their first segment, if the folder has no file of a log dir yet. Must be called
-/// before its first one is made: records that were deleted would be there again from then on.
+/// Lines of the partitions in a folder.
+#[derive(Default)]
+struct Lines {
+    /// Where logs begin above their first segment.
+    log_starts: OffsetCheckpoint,
+    /// The first offsets that were not compacted yet.
+    cleaner_points: OffsetCheckpoint,
+}
+
+/// Writes the lines of partitions whose logs begin above their first segment, or were compacted, if the folder has no file of a log dir
+/// yet. Must be called before its first one is made: records that were deleted would be there again from then on.
 ///
 /// # Errors
 /// `Io`.
-pub(crate) fn note_log_starts(disk: &dyn Disk, folder: &Path) -> Result<()> {
-    if has_log_dir_files(disk, folder)? || log_starts(disk, folder)?.entries.is_empty() {
+pub(crate) fn note_offsets(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    if has_log_dir_files(disk, folder)? || lines(disk, folder)?.are_none() {
         return Ok(());
     }
     // Another process may do the same, and then delete more records.
@@ -26,18 +35,35 @@ pub(crate) fn note_log_starts(disk: &dyn Disk, folder: &Path) -> Result<()> {
     if has_log_dir_files(disk, folder)? {
         return Ok(());
     }
-    let path = folder.join(OffsetCheckpointFile::LogStartOffset.name());
-    let bytes = log_starts(disk, folder)?
-        .write()
-        .map_err(|error| Error::new(error).at_path(&path))?;
-    write_whole(disk, &path, &bytes).map_err(|failed| Error::failed_call(&path, failed))
+    let found = lines(disk, folder)?;
+    // From the first file on it is a log dir. Without the second the next compaction only does again what was done.
+    for (file, lines) in [
+        (OffsetCheckpointFile::LogStartOffset, found.log_starts),
+        (OffsetCheckpointFile::CleanerOffset, found.cleaner_points),
+    ] {
+        if lines.entries.is_empty() {
+            continue;
+        }
+        let path = folder.join(file.name());
+        let bytes = lines
+            .write()
+            .map_err(|error| Error::new(error).at_path(&path))?;
+        write_whole(disk, &path, &bytes).map_err(|failed| Error::failed_call(&path, failed))?;
+    }
+    Ok(())
 }
 
-fn log_starts(disk: &dyn Disk, folder: &Path) -> Result<OffsetCheckpoint> {
+impl Lines {
+    fn are_none(&self) -> bool {
+        self.log_starts.entries.is_empty() && self.cleaner_points.entries.is_empty()
+    }
+}
+
+fn lines(disk: &dyn Disk, folder: &Path) -> Result<Lines> {
     let entries = disk
         .list(folder)
         .map_err(|error| Error::io(IoCall::List, folder, error))?;
-    let mut found = OffsetCheckpoint::default();
+    let mut found = Lines::default();
     for entry in entries {
         let name = DirectoryName::parse(&entry.name);
         let Some(name) = name.ok().filter(|name| {
@@ -55,9 +81,15 @@ fn log_starts(disk: &dyn Disk, folder: &Path) -> Result<OffsetCheckpoint> {
         };
         // What cannot be parsed is told where the partition is opened.
         let state = read_state(disk, &directory.join(STATE_FILE), &mut Vec::new())?;
-        let Some(state) = state.filter(|state| state.log_start > 0) else {
+        let Some(state) = state else {
             continue;
         };
+        let line = |offset| PartitionOffset {
+            topic: name.topic.to_owned(),
+            partition: name.partition,
+            offset,
+        };
+        found.cleaner_points.entries.extend(state.cleaner.map(line));
         let first = files
             .iter()
             .filter_map(|file| match FileName::classify(&file.name) {
@@ -66,15 +98,13 @@ fn log_starts(disk: &dyn Disk, folder: &Path) -> Result<OffsetCheckpoint> {
             })
             .min();
         if first.is_some_and(|first| first < state.log_start) {
-            found.entries.push(PartitionOffset {
-                topic: name.topic.to_owned(),
-                partition: name.partition,
-                offset: state.log_start,
-            });
+            found.log_starts.entries.push(line(state.log_start));
         }
     }
-    found.entries.sort_unstable_by(|one, other| {
-        (&one.topic, one.partition).cmp(&(&other.topic, other.partition))
-    });
+    for lines in [&mut found.log_starts, &mut found.cleaner_points] {
+        lines.entries.sort_unstable_by(|one, other| {
+            (&one.topic, one.partition).cmp(&(&other.topic, other.partition))
+        });
+    }
     Ok(found)
 }
