@@ -67,7 +67,8 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     in its log dir. Its ``partition.metadata`` gets the topic id that the cluster's metadata has, its lines in the log dir's
     checkpoints are rewritten, and it gets the name ``topic-partition``. Every batch is read and checked before.
 
-    A refusal changes nothing. The same call finishes an interrupted adoption, even after a crash.
+    A refusal changes nothing. The same call finishes the interrupted adoption of a directory, even after a crash. Of several
+    directories, those that were taken in before an error are named in a note of it, and have to be left out of the next call.
 
     Parameters
     ----------
@@ -104,8 +105,8 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     ClusterError
         The metadata does not have the topic or the partition, has it with other brokers, or with others too.
     LogDirError
-        Another directory stands in the place, the log is damaged, a log dir that matters is not among the paths, or a path is no
-        directory of a partition.
+        Another directory stands in the place, the log is damaged, a log dir that matters is not among the paths, a path is no
+        directory of a partition, or was one and may have been taken in before.
     ConfigError
         No metadata is here and no `topic_id` was given, or it is not the metadata's.
     LogLockedError

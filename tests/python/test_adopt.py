@@ -324,7 +324,7 @@ def test_the_same_call_finishes_what_was_interrupted(place: Place) -> None:
     assert (done.directory, done.path, done.changed, done.log_end_offset) == (str(stray), str(live), True, 200)
     assert not (live / ".offsetlog.adopting").exists()
     assert place.lines("recovery-point-offset-checkpoint") == ["200"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LogDirError, match="leave it out if an earlier call took it in"):
         adopt(stray, log_dirs=place.two, metadata=METADATA)
 
 
@@ -373,6 +373,31 @@ def test_beside_a_broker_and_beside_a_writer(place: Place) -> None:
                 adopt(stray, log_dirs=place.two, metadata=METADATA)
             assert (tree(place.root), times(place.root)) == before
             assert adopt(stray, log_dirs=place.two, metadata=METADATA, dry_run=True)[0].changed
+
+
+@pytest.mark.parametrize("way", ["python", "command", "json"])
+def test_what_was_taken_in_before_an_error_is_told(place: Place, way: str) -> None:
+    """The second call without it does the rest; with it, it says why not."""
+    first, second = (aside(named(place.one / f"g-plain-{number}", OTHER)) for number in (0, 2))
+    live = place.one / "g-plain-0"
+    lock = second / ".offsetlog.lock"
+    lock.touch()
+    arguments = (first, second, "--log-dir", place.two, "--metadata", METADATA)
+    with running(HOLD, lock):
+        if way == "python":
+            with pytest.raises(LogLockedError) as raised:
+                adopt(first, second, log_dirs=place.two, metadata=METADATA)
+            assert raised.value.__notes__ == [f"taken in before that: {first} is {live} now; leave them out of the next call"]
+        else:
+            done = command(*arguments, *(["--json"] if way == "json" else []))
+            assert done.returncode == 2
+            assert second.name in done.stderr
+            told = json.loads(done.stdout)["path"] if way == "json" else done.stdout
+            assert (told if way == "json" else told.split(";")[0]) == (str(live) if way == "json" else f"{first} is now {live}")
+    assert live.exists()
+    assert second.exists()
+    refused(place, LogDirError, f"it is not there, and {live} is: leave it out", first, second)
+    assert adopt(second, log_dirs=place.two, metadata=METADATA)[0].changed
 
 
 def test_a_link_is_refused(place: Place, tmp_path: Path) -> None:
@@ -436,6 +461,9 @@ def test_the_command_does_the_same(place: Place) -> None:
     bad = command(stray, "--topic-id", "x")
     assert bad.returncode == 2
     missing = command(stray, "--metadata", METADATA)
+    assert missing.returncode == 2
+    assert f"{place.one / 'g-plain-0'} is: leave it out if an earlier call took it in" in missing.stderr
+    missing = command(stray.with_name(stray.name.replace("plain", "plane")), "--metadata", METADATA)
     assert missing.returncode == 2
     assert "check the path" in missing.stderr
 

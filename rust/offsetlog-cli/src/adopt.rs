@@ -13,6 +13,7 @@ use offsetlog_ops::{AdoptOptions, AdoptedPartition, adopt};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One directory, as a JSON line.
 #[derive(Serialize)]
@@ -45,6 +46,8 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
         ..OpenOptions::default()
     };
     let (bar, told) = Progress::told(console);
+    let done: Arc<Mutex<Vec<AdoptedPartition>>> = Arc::default();
+    let taken_in = Arc::clone(&done);
     let how = AdoptOptions {
         log_dirs: args.log_dirs.clone(),
         metadata: args.metadata.clone(),
@@ -54,10 +57,39 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
         single_replica: args.single_replica,
         dry_run: args.dry_run,
         progress: told,
+        adopted: Some(Arc::new(move |each| {
+            let mut done = taken_in.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push(each.clone());
+        })),
     };
-    let adopted = adopt(&args.directories, &how, &options).map_err(Failure::Writing)?;
+    let adopted = adopt(&args.directories, &how, &options);
     drop(bar);
-    for each in &adopted {
+    let adopted = match adopted {
+        Ok(adopted) => adopted,
+        Err(error) => {
+            // What is done is done, and nobody else tells.
+            write_all(
+                &done.lock().unwrap_or_else(PoisonError::into_inner),
+                args,
+                console,
+            )?;
+            return Err(Failure::Writing(error));
+        }
+    };
+    write_all(&adopted, args, console)?;
+    Ok(if adopted.iter().any(|each| each.is_changed) {
+        EXIT_FINE
+    } else {
+        EXIT_NOTHING
+    })
+}
+
+fn write_all(
+    adopted: &[AdoptedPartition],
+    args: &Adopt,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    for each in adopted {
         if args.json {
             write_json(&mut console.out, &line_of(each, args.dry_run))?;
             console.out.write_all(b"\n")?;
@@ -68,11 +100,8 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
             console.warn(&format!("{}: {note}", each.directory.display()));
         }
     }
-    Ok(if adopted.iter().any(|each| each.is_changed) {
-        EXIT_FINE
-    } else {
-        EXIT_NOTHING
-    })
+    console.out.flush()?;
+    Ok(())
 }
 
 fn text_of(each: &AdoptedPartition, dry_run: bool) -> String {

@@ -24,6 +24,9 @@ use target::Target;
 /// Called as directories are checked with the bytes that are done, all of them, and the directory at work.
 pub type AdoptProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
 
+/// Called with each directory that was taken in.
+pub type Adopted = Arc<dyn Fn(&AdoptedPartition) + Send + Sync>;
+
 /// How directories are taken in.
 #[derive(Clone, Default)]
 pub struct AdoptOptions {
@@ -43,6 +46,8 @@ pub struct AdoptOptions {
     pub dry_run: bool,
     /// Called as the work proceeds.
     pub progress: Option<AdoptProgress>,
+    /// Called with each directory as soon as it was taken in: the error of a later one does not tell of it.
+    pub adopted: Option<Adopted>,
 }
 
 impl fmt::Debug for AdoptOptions {
@@ -92,7 +97,7 @@ pub struct AdoptedPartition {
 /// aside (`-stray`), would set aside or refuse for its topic id, was about to delete (`-delete`) or was moving from another log dir
 /// (`-future`). Its `partition.metadata` gets the topic id of the cluster's metadata, its lines in the log dir's checkpoints are rebuilt,
 /// and it gets the name `topic-partition`. Checks every batch first. Changes nothing before it has looked at all of the directories. To
-/// finish an interrupted call, repeat it.
+/// finish an interrupted call, repeat it without the directories that were taken in by then.
 ///
 /// # Errors
 /// `Cluster`: the metadata does not have the topic, the partition, or this broker as a replica, or other brokers have replicas.
@@ -148,10 +153,15 @@ pub fn adopt<P: AsRef<Path>>(
     if open.interrupt.as_ref().is_some_and(|interrupt| interrupt()) {
         return Err(Error::new(ErrorKind::Interrupted));
     }
-    plans
-        .into_iter()
-        .map(|plan| plan.carry_out(how, open))
-        .collect()
+    let mut all = Vec::new();
+    for plan in plans {
+        let adopted = plan.carry_out(how, open)?;
+        if let Some(told) = how.adopted.as_ref().filter(|_| adopted.is_changed) {
+            told(&adopted);
+        }
+        all.push(adopted);
+    }
+    Ok(all)
 }
 
 /// How a directory is checked of which `name` is the last one, behind others of `done` bytes.
@@ -193,7 +203,23 @@ fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
             return Ok(place);
         }
     }
+    if let Some(live) = taken_in(&path, open) {
+        let reason = format!(
+            "it is not there, and {} is: leave it out if an earlier call took it in",
+            live.display()
+        );
+        return Err(Error::log_dir(&path, reason));
+    }
     Err(Error::io(IoCall::Stat, &path, missing))
+}
+
+/// The live directory of the partition that a missing directory was one of, if there is one beside it.
+fn taken_in(path: &Path, open: &OpenOptions) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let parsed = DirectoryName::parse(name).ok()?;
+    let live = directory_name(parsed.topic, parsed.partition).ok()?;
+    let live = path.with_file_name(live);
+    open.disk.stat(&live).is_ok().then_some(live)
 }
 
 /// Refuses a log dir and the folder around log dirs: a user who names one may not mean every directory in it.

@@ -28,7 +28,7 @@ mod when;
 mod why;
 mod words;
 
-pub use adopt::{AdoptOptions, AdoptProgress, AdoptedPartition, adopt};
+pub use adopt::{AdoptOptions, AdoptProgress, Adopted, AdoptedPartition, adopt};
 pub use end_transaction::{
     EndTransactionOptions, EndedTransaction, TransactionEnd, end_transaction, transaction_ends,
 };

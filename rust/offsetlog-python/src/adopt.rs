@@ -10,6 +10,7 @@ use offsetlog_ops::{AdoptOptions, AdoptedPartition};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 #[pyfunction]
 #[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run, progress))]
@@ -33,6 +34,8 @@ pub(crate) fn adopt(
     let topic_id = topic_id
         .map(|text| Uuid::parse(&text).map_err(|error| PyValueError::new_err(error.to_string())))
         .transpose()?;
+    let done: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&done);
     let how = AdoptOptions {
         log_dirs,
         metadata,
@@ -42,10 +45,38 @@ pub(crate) fn adopt(
         single_replica,
         dry_run,
         progress: raised.of_names(progress),
+        adopted: Some(Arc::new(move |each| {
+            let text = format!(
+                "{} is {} now",
+                each.directory.display(),
+                each.path.display()
+            );
+            told.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(text);
+        })),
     };
     let adopted = detached(py, || offsetlog_ops::adopt(&directories, &how, &open));
-    let rows = raised.or(py, adopted)?.into_iter();
-    Ok(rows.map(|each| row(each, dry_run)).collect())
+    match raised.or(py, adopted) {
+        Ok(rows) => Ok(rows.into_iter().map(|each| row(each, dry_run)).collect()),
+        Err(error) => Err(with_those(py, error, &done)),
+    }
+}
+
+/// The error with a note of what was taken in before it.
+fn with_those(py: Python<'_>, error: PyErr, done: &Mutex<Vec<String>>) -> PyErr {
+    let done = done.lock().unwrap_or_else(PoisonError::into_inner);
+    if done.is_empty() {
+        return error;
+    }
+    let note = format!(
+        "taken in before that: {}; leave them out of the next call",
+        done.join(", ")
+    );
+    match error.value(py).call_method1("add_note", (note,)) {
+        Ok(_) => error,
+        Err(failure) => failure,
+    }
 }
 
 fn row(each: AdoptedPartition, dry_run: bool) -> rows::AdoptedPartition {
