@@ -408,7 +408,8 @@ class ConvertReport(NamedTuple):
     """Offset that the next record gets."""
     missing_offsets: tuple[tuple[int, int], ...] = ()
     """Ranges of offsets, start and exclusive stop, whose records are in neither directory, although the old one's log dir promises
-    them: before its first segment (with tiered storage they are in the remote store), or from its end to the high watermark."""
+    them: before its first segment (with tiered storage they are in the remote store), or from its end to the high watermark; and
+    between two segments, where the log shows that it was never compacted."""
     warnings: tuple[str, ...] = ()
     """What is odd about the old log, as :meth:`Log.open` logs it, and which of its records are missing."""
 

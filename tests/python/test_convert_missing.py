@@ -79,6 +79,46 @@ def test_a_missing_end_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert offsetlog("convert", old, tmp_path / "again/orders-0").returncode == 3
 
 
+def without_a_segment(log_dir: Path, config: str | None = None) -> Path:
+    """Four segments of three batches, of which the second is gone; the settings are stored with the log, or unknown."""
+    old = filled(log_dir / "orders-0", 12, segments=4)
+    for file in old.glob(f"{6:020}.*"):
+        file.unlink()
+    (old / ".offsetlog.config").unlink(missing_ok=True)
+    if config:
+        with Log.open(old, "a") as log:
+            log.config = {"cleanup.policy": config}
+    return old
+
+
+@pytest.mark.parametrize("config", ["delete", "compact", None])
+def test_a_missing_segment_between_others_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture, config: str | None) -> None:
+    """Only compaction leaves offsets out, and where nobody knows of any, both are said."""
+    old = without_a_segment(tmp_path / "plain", config)
+    report = convert(old, tmp_path / "new/orders-0")
+    assert (report.records, report.log_end_offset) == (18, 24)
+    done = offsetlog("convert", "--json", old, tmp_path / "again/orders-0")
+    assert report.missing_offsets == (((6, 12),) if config == "delete" else ())
+    assert done.returncode == (3 if config == "delete" else 0)
+    warnings = told(report, caplog)
+    if config == "compact":
+        assert warnings == []
+        return
+    (warning,) = warnings
+    assert "offsets 6 to 11 are in no segment of this directory: a segment is missing" in warning
+    assert ("so its records are lost" in warning) == (config == "delete")
+    assert ("unless the topic is compacted" in warning) == (config is None)
+    assert warning in done.stderr
+
+
+@pytest.mark.parametrize("line", ["", "orders 0 20\n"])
+def test_a_brokers_cleaner_says_whether_a_segment_is_missing(tmp_path: Path, line: str) -> None:
+    old = without_a_segment(tmp_path / "broker")
+    (old.parent / "cleaner-offset-checkpoint").write_text(f"0\n{line.count('orders')}\n{line}")
+    report = convert(old, tmp_path / "new/orders-0")
+    assert report.missing_offsets == (() if line else ((6, 12),))
+
+
 def test_what_is_odd_and_harmless_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A checkpoint that cannot be parsed: nothing is known to be missing."""
     old = filled(tmp_path / "logs/orders-0", 6)

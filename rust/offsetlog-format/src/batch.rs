@@ -134,6 +134,15 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Whether a batch of magic 2 has fewer records than offsets: compaction has removed some.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        let offsets = self
+            .base_offset
+            .map(|first| self.last_offset.saturating_sub(first).saturating_add(1));
+        self.magic == 2 && offsets.is_some_and(|offsets| i64::from(self.record_count) < offsets)
+    }
+
     /// Bytes of a slice from which [`parse`](Self::parse) always succeeds for a sound batch.
     pub const LONGEST: usize = BATCH_HEADER_V2_BYTES;
 

@@ -15,9 +15,8 @@ mod truncated;
 pub(crate) use cut::Cut;
 use cut::Until;
 use gaps::Gaps;
-pub(crate) use gaps::knows_the_cleaner;
 use holes::Holes;
-use offsetlog::disk::{Disk, OverlayDisk};
+use offsetlog::disk::OverlayDisk;
 use offsetlog::format::BatchHeader;
 use offsetlog::format::name::DirectoryName;
 use offsetlog::{
@@ -246,7 +245,6 @@ struct NewPlace<'s> {
 
 struct Salvage<'s> {
     log: &'s Log,
-    disk: Arc<dyn Disk>,
     /// `None` for a comparison.
     place: Option<NewPlace<'s>>,
     /// Offset, exclusive, up to which the log is taken.
@@ -298,7 +296,6 @@ impl<'s> Salvage<'s> {
             high_watermark: log.checkpointed_high_watermark()?,
             progress: Progress::new(log, &aside, how)?,
             log,
-            disk: Arc::clone(&options.disk),
             place: None,
             stop,
             until: cut.until,
@@ -350,7 +347,7 @@ impl<'s> Salvage<'s> {
             if self.is_cut_at_time {
                 break;
             }
-            self.has_gaps |= is_sparse(&header);
+            self.has_gaps |= header.is_sparse();
             let base = header.base_offset.filter(|_| header.magic == 2);
             self.sink(base)?.add(&mut batch)?;
             self.look_for_stop();
@@ -518,14 +515,6 @@ impl<'s> Salvage<'s> {
             is_cut_at_time: self.is_cut_at_time,
         })
     }
-}
-
-/// Whether a batch has fewer records than offsets, as only compaction leaves it.
-fn is_sparse(header: &BatchHeader) -> bool {
-    let offsets = header
-        .base_offset
-        .map(|first| header.last_offset.saturating_sub(first).saturating_add(1));
-    header.magic == 2 && offsets.is_some_and(|offsets| i64::from(header.record_count) < offsets)
 }
 
 /// The last name of a path; empty for one that has none in UTF-8.

@@ -1,5 +1,7 @@
 //! Converts a partition directory of any Kafka version since 0.7 to the current format, or to another codec.
 
+mod gaps;
+
 use crate::config::LogConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::local_path::local_path;
@@ -7,6 +9,7 @@ use crate::log::{Interrupt, Log, OpenOptions, ScanOptions, SetAside, partition_n
 use crate::old_log::{Layout, OldLog, layout};
 use crate::partition_builder::{Kind, Message, NewPartition, PartitionBuilder};
 use crate::segment::walk::TornTail;
+use gaps::Gaps;
 use offsetlog_format::Codec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +62,8 @@ pub struct ConvertReport {
     /// The log end offset of the new log.
     pub log_end_offset: i64,
     /// Ranges of offsets, the end exclusive, whose records the old log's log dir promises and its directory does not have, and so the
-    /// new log neither: from the log start offset to the first segment, and from the end of the log to the high watermark.
+    /// new log neither: from the log start offset to the first segment, in a segment between two others, and from the end of the log to
+    /// the high watermark.
     pub missing_offsets: Vec<(i64, i64)>,
     /// What is odd about the old log, as [`Log::warnings`], and which of its records are missing.
     pub warnings: Vec<String>,
@@ -186,7 +190,12 @@ fn build(
     let mut follow = Follow::new(source, options, convert)?;
     let torn_tail = match source {
         Source::Old(old) => move_old(old, &mut target, &mut follow)?,
-        Source::Current(old) => move_current(old, log_end, &mut target, &mut follow)?,
+        Source::Current(old) => {
+            let mut gaps = Gaps::of(old)?;
+            let torn_tail = move_current(old, log_end, &mut target, (&mut follow, &mut gaps))?;
+            gaps.tell(old, begin.config.as_ref(), &mut missing)?;
+            torn_tail
+        }
     };
     if let Some(watch) = watch {
         watch.check()?;
@@ -322,7 +331,7 @@ fn move_current(
     old: &Log,
     log_end: i64,
     target: &mut PartitionBuilder,
-    follow: &mut Follow<'_>,
+    (follow, gaps): (&mut Follow<'_>, &mut Gaps),
 ) -> Result<Option<TornTail>> {
     let options = ScanOptions {
         control_records: true,
@@ -336,6 +345,7 @@ fn move_current(
             break;
         }
         let bytes = header.size_bytes;
+        gaps.look(header);
         target.add(&mut batch)?;
         follow.add(bytes)?;
     }

@@ -6,7 +6,6 @@ use super::unknown::kafkas_own;
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
-use crate::salvage::knows_the_cleaner;
 use crate::topic_config::topic_config;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
@@ -361,7 +360,7 @@ fn topic(
             }
         }
     }
-    found.warnings.extend(cut_and_compacted(&topic, options));
+    found.warnings.extend(cut_and_compacted(&topic));
     let numbers = 0..i32::try_from(topic.to_make.partitions).unwrap_or(0);
     topic.missing = numbers
         .filter(|number| !topic.partitions.contains_key(number))
@@ -371,12 +370,12 @@ fn topic(
 }
 
 /// Compaction keeps the newest value of a key. Where that one lies behind a cut, an older one is not there any more.
-fn cut_and_compacted(topic: &SourceTopic, options: &OpenOptions) -> Option<String> {
+fn cut_and_compacted(topic: &SourceTopic) -> Option<String> {
     let is_compacted = topic_config(&topic.to_make.configs).is_compacted();
     let mut places = Vec::new();
     for (number, source) in topic.partitions.iter().filter(|(_, source)| source.is_cut) {
         // Without the cleaner's checkpoint nobody knows how far it came.
-        let knows = || knows_the_cleaner(&source.log, options.disk.as_ref()).unwrap_or(false);
+        let knows = || source.log.is_compaction_noted().unwrap_or(false);
         let point = match source.log.cleaner_offset() {
             Ok(Some(point)) if point > source.stop => Some(point),
             Ok(None) if is_compacted && !knows() => None,

@@ -1,10 +1,7 @@
 //! Offsets that no batch has, without any damage around them: compaction leaves them out, and so does a segment that is lost.
 
-use super::{Salvage, everything, is_sparse};
-use crate::places::is_there;
-use offsetlog::disk::Disk;
+use super::{Salvage, everything};
 use offsetlog::format::BatchHeader;
-use offsetlog::format::checkpoint::OffsetCheckpointFile;
 use offsetlog::{Hole, Log, Result, ScanOptions};
 
 /// The kind of such holes.
@@ -85,7 +82,7 @@ impl Salvage<'_> {
         if self.replicas.is_compacted() {
             return Ok(Gaps::Compacted);
         }
-        let is_known = knows_the_cleaner(self.log, self.disk.as_ref())?;
+        let is_known = self.log.is_compaction_noted()?;
         let mut scan = self.log.scan(&everything())?;
         let report = scan.report();
         let (mut end, mut holes) = (None, 0);
@@ -99,25 +96,13 @@ impl Salvage<'_> {
                         .iter()
                         .any(|base| (end..=first).contains(base))
             });
-            if is_sparse(header) || (is_inside && !is_known && !is_behind_damage) {
+            if header.is_sparse() || (is_inside && !is_known && !is_behind_damage) {
                 return Ok(Gaps::Compacted);
             }
             end = header.last_offset.checked_add(1);
         }
         Ok(if is_known { Gaps::Lost } else { Gaps::Unknown })
     }
-}
-
-/// Whether somebody would have noted that the log was compacted.
-pub(crate) fn knows_the_cleaner(log: &Log, disk: &dyn Disk) -> Result<bool> {
-    if log.stored_config()?.is_some() {
-        return Ok(true);
-    }
-    let Some(log_dir) = log.path().parent() else {
-        return Ok(false);
-    };
-    let file = log_dir.join(OffsetCheckpointFile::CleanerOffset.name());
-    is_there(disk, &file)
 }
 
 /// The offsets between two batches that can be read.

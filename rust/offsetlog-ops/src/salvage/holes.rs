@@ -2,7 +2,7 @@
 
 use super::gaps::{GAP, Gaps};
 use super::replicas::Around;
-use super::{Loss, Salvage, is_sparse};
+use super::{Loss, Salvage};
 use offsetlog::format::BatchHeader;
 use offsetlog::{Hole, Result, ScanReport};
 
@@ -154,7 +154,7 @@ impl Salvage<'_> {
             before: self.before,
             after,
             bytes: open.map(|loss| loss.hole.bytes).sum(),
-            has_gaps: self.has_gaps || after.is_some_and(|after| is_sparse(&after)),
+            has_gaps: self.has_gaps || after.is_some_and(|after| after.is_sparse()),
             is_unknown: self.gaps == Some(Gaps::Unknown)
                 && new.iter().any(|loss| loss.hole.kind == GAP),
         };

@@ -1,9 +1,9 @@
 //! The batches that stand beside a log, in files that were set aside and in other replicas, and which of them may come back.
 
 use super::replicas::{Around, Candidate, Replicas};
+use super::scan_file;
 use super::sink::Sink;
 use super::truncated::truncated_files;
-use super::{is_sparse, scan_file};
 use offsetlog::{Batch, Error, ErrorKind, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
@@ -71,7 +71,7 @@ impl Entry {
                     epoch: header.leader_epoch,
                     crc: header.crc,
                     size_bytes: header.size_bytes as u64,
-                    is_sparse: is_sparse(&header),
+                    is_sparse: header.is_sparse(),
                     file: 0,
                     number,
                 });

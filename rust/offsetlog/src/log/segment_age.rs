@@ -2,8 +2,9 @@
 
 use super::Log;
 use super::state::{STATE_FILE, read_state};
-use crate::error::Result;
-use crate::folder::has_log_dir_files;
+use crate::disk::IoCall;
+use crate::error::{Error, Result};
+use crate::folder::{has_log_dir_files, is_absent};
 use crate::segment::time_index::SegmentTimes;
 use crate::segment::{Check, OpenSegment};
 use offsetlog_format::OffsetCheckpointFile;
@@ -116,6 +117,26 @@ impl Log {
         let first =
             self.look(|view| Ok(view.segments.first().map(|segment| segment.base_offset)))?;
         Ok(start.zip(first).filter(|(start, first)| start < first))
+    }
+
+    /// Whether somebody would have noted that the log was compacted: a broker with a cleaner, in the log dir, or offsetlog, which stores the
+    /// settings.
+    ///
+    /// # Errors
+    /// `Io`; those of damage in stored settings.
+    pub fn is_compaction_noted(&self) -> Result<bool> {
+        if self.stored_config()?.is_some() {
+            return Ok(true);
+        }
+        let Some(log_dir) = self.path().parent() else {
+            return Ok(false);
+        };
+        let file = log_dir.join(OffsetCheckpointFile::CleanerOffset.name());
+        match self.0.directory.disk.stat(&file) {
+            Ok(_) => Ok(true),
+            Err(error) if is_absent(&error) => Ok(false),
+            Err(error) => Err(Error::io(IoCall::Stat, &file, error)),
+        }
     }
 
     /// The first offset that was not compacted yet, as the log dir's `cleaner-offset-checkpoint` has it, or offsetlog's own file in the
