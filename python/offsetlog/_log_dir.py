@@ -71,7 +71,7 @@ class LogDir:
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
     Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the
-    folders, the longest valid replica is used. Folders that are no partitions are left out, with a warning in the logger
+    folders, the newest valid replica is used: that of the newest leader epoch, and of those the longest. Folders that are no partitions are left out, with a warning in the logger
     ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records
     by topic.
 

@@ -1,4 +1,4 @@
-"""One partition in several log dirs: the longest valid replica is the one that is read."""
+"""One partition in several log dirs: the replica of the newest leader epoch is read, and of those the longest valid one."""
 
 from __future__ import annotations
 
@@ -165,10 +165,45 @@ def test_a_replica_that_cannot_be_read_is_named(log_dirs: list[Path], caplog: py
         assert {record.value for record in log_dir.log("orders", 0).scan()} == {b"short"}
         (warning,) = [text for text in caplog.messages if "left out" in text]
         assert f"the replica in {broken} is left out" in warning
-        assert "perhaps is the longest" in warning
+        assert "perhaps is the newest" in warning
         shutil.rmtree(broken)
         segment(broken, 0, *batches_of(5, b"long"))
         caplog.clear()
         log_dir.refresh()
         assert {record.value for record in log_dir.log("orders", 0).scan()} == {b"long"}
         assert not [text for text in caplog.messages if "left out" in text]
+
+
+def of_epoch(count: int, mark: bytes, epoch: int, base: int = 0) -> list[bytes]:
+    return [batch(base + 2 * n, [(b"a", mark), (b"b", mark)], leader_epoch=epoch) for n in range(count)]
+
+
+def test_a_longer_replica_of_an_older_leader_is_not_read(log_dirs: list[Path]) -> None:
+    """The leader died with records that nobody else has; the next one went on without them, and Kafka would cut them off."""
+    common = of_epoch(2, b"both", 4)
+    segment(log_dirs[0] / "orders-0", 0, *common, *of_epoch(5, b"never replicated", 5, 4))
+    segment(log_dirs[1] / "orders-0", 0, *common, *of_epoch(2, b"newer", 6, 4))
+    segment(log_dirs[2] / "orders-0", 0, *common, *of_epoch(1, b"newer", 6, 4))
+    for order in itertools.permutations(log_dirs):
+        with LogDir.open(order) as log_dir:
+            assert [record.value for record in log_dir.scan()] == [b"both"] * 4 + [b"newer"] * 4
+
+
+def test_damage_before_the_newest_epoch_leaves_the_older_one(log_dirs: list[Path]) -> None:
+    """Nothing of the newest epoch can be read there."""
+    damaged = bytearray(of_epoch(1, b"damaged", 4)[0])
+    damaged[-1] ^= 1
+    segment(log_dirs[0] / "orders-0", 0, bytes(damaged), *of_epoch(4, b"newer", 6, 2))
+    segment(log_dirs[1] / "orders-0", 0, *of_epoch(3, b"older", 4))
+    check_taken(log_dirs[:2], b"older", 6)
+
+
+def test_a_replica_whose_records_retention_removed_is_still_the_newest(log_dirs: list[Path]) -> None:
+    """Its leader epochs tell: the records of an older replica were deleted."""
+    segment(log_dirs[0] / "orders-0", 8)
+    (log_dirs[0] / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n6 8\n")
+    segment(log_dirs[1] / "orders-0", 0, *of_epoch(4, b"deleted", 4))
+    for order in itertools.permutations(log_dirs[:2]):
+        with LogDir.open(order) as log_dir, log_dir.log("orders", 0) as log:
+            assert (log.log_start_offset, log.log_end_offset) == (8, 8)
+            assert list(log_dir.scan()) == []

@@ -63,7 +63,7 @@ SAID: dict[str, dict[str, set[str]]] = {
         "none": PURE,
     },
     "other replicas": {
-        "the longest valid one": {
+        "the newest valid one": {
             f"{HERE}::test_the_longest_valid_replica_is_read",
             f"{PLANNING}::test_of_directories_with_the_same_partition_the_longest_valid_replica_is_read",
         },

@@ -178,7 +178,7 @@ class Listing:
         return partition.partition in self._there.get(partition.topic, ())
 
     def log(self, partition: TopicPartition) -> Log:
-        """Return the log of a partition: its longest valid replica.
+        """Return the log of a partition: its newest valid replica.
 
         Raises
         ------

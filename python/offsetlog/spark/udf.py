@@ -66,7 +66,7 @@ def lookup(paths: Paths, what: str = "value", *, missing: Literal["null", "error
     ----------
     paths
         One log dir or several (a list, or commas between them), which every worker sees. For a single partition directory the UDF
-        takes the offset alone. Of several replicas a worker reads the longest one. It chooses again if that one is gone, and, once a
+        takes the offset alone. Of several replicas a worker reads the newest one. It chooses again if that one is gone, and, once a
         second at most, if it lacks an offset.
     what
         A column of the data source (``"value"``, ``"key"``, ``"timestamp"``, ...), with the values that it has there, or ``"record"``
@@ -132,7 +132,7 @@ class _LookUp(_Fetch):
     def __call__(self, topic: str | None, partition: int | None, offset: int | None) -> Any:  # noqa: ANN401
         if topic is None or partition is None or offset is None:
             return None
-        return self._fetched(_get_from_longest, self._paths, topic, partition, offset)
+        return self._fetched(_get_from_newest, self._paths, topic, partition, offset)
 
 
 class _LookUpOffset(_Fetch):
@@ -146,7 +146,7 @@ class _LookUpOffset(_Fetch):
 
 
 class _Choice(NamedTuple):
-    """The longest replica of a partition, when it was looked for."""
+    """The newest replica of a partition, when it was looked for."""
 
     path: str
     at: float
@@ -159,8 +159,8 @@ _next_look: dict[tuple[int, tuple[str, ...]], float] = {}
 """Before that time no missing offset makes a worker look again at these log dirs: a look may read every replica whole."""
 
 
-def _get_from_longest(paths: tuple[str, ...], topic: str, partition: int, offset: int) -> _Got:
-    """Fetch from the longest replica: that of the last look, unless it is gone or may have been overtaken by another one."""
+def _get_from_newest(paths: tuple[str, ...], topic: str, partition: int, offset: int) -> _Got:
+    """Fetch from the newest replica: that of the last look, unless it is gone or may have been overtaken by another one."""
     process = os.getpid()
     key, budget = (process, paths, topic, partition), (process, paths)
     choice = _choices.get(key)

@@ -118,7 +118,7 @@ fn salvage_one(
     args: &Salvage,
     console: &mut Console<'_>,
 ) -> Result<SalvageReport, Failure> {
-    // Of several replicas the longest valid one.
+    // Of several replicas the newest valid one.
     let log = source.log(chosen, console)?;
     let (progress, bar) = Progress::before_output(console, 1);
     progress.set(0, &escaped(&chosen.name()));

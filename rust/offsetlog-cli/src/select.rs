@@ -59,7 +59,7 @@ impl Source {
     pub(crate) fn log(&self, chosen: &Chosen, console: &mut Console<'_>) -> Result<Log, Failure> {
         let told = self.log_dir.warnings().len();
         let log = self.log_dir.log(&chosen.topic, chosen.partition)?;
-        // A replica that cannot be read is found when the longest one is looked for.
+        // A replica that cannot be read is found when the newest one is looked for.
         for warning in self.log_dir.warnings().iter().skip(told) {
             console.warn(warning);
         }

@@ -1,4 +1,6 @@
-//! Chooses among the replicas of a partition that several log dirs have: the longest valid one is read.
+//! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, and of those the longest.
+//!
+//! As Kafka does when a replica comes back: what it has of an older epoch, behind what the newer leader had, is truncated.
 
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
@@ -65,7 +67,7 @@ impl LogDir {
         self.all_chosen().doubts
     }
 
-    /// Opens the longest valid one of several replicas. `doubts` is from before they were listed.
+    /// Opens the newest valid one of several replicas. `doubts` is from before they were listed.
     pub(super) fn log_of_replicas(
         &self,
         wanted: TopicPartition,
@@ -84,13 +86,13 @@ impl LogDir {
         }
         // Nobody waits for this but those who ask for this partition too, and read it themselves.
         let own = self.of_one_topic(&wanted, paths)?;
-        let (log, failures) = self.longest(&own)?;
+        let (log, failures) = self.newest(&own)?;
         if !failures.is_empty() {
             self.warn_of(&wanted, log.path(), &failures);
         }
         let choice = Chosen {
             path: log.path().to_path_buf(),
-            // One that cannot be read is perhaps the longest, and may be readable the next time without a change of its files. One that was
+            // One that cannot be read is perhaps the newest, and may be readable the next time without a change of its files. One that was
             // left out may be the topic's by newer metadata.
             marks: marks.filter(|_| failures.is_empty() && own.len() == paths.len()),
             doubts,
@@ -138,7 +140,7 @@ impl LogDir {
         let mut listing = self.0.listing_mut();
         for (path, error) in failures {
             let warning = format!(
-                "{wanted}: the replica in {} is left out, which cannot be read and perhaps is the longest: {error}; {} is read",
+                "{wanted}: the replica in {} is left out, which cannot be read and perhaps is the newest: {error}; {} is read",
                 path.display(),
                 taken.display()
             );
@@ -148,9 +150,9 @@ impl LogDir {
         }
     }
 
-    /// The longest one that can be read, and why others cannot.
-    fn longest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
-        let mut best: Option<(i64, Log)> = None;
+    /// The newest one that can be read, and why others cannot.
+    fn newest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
+        let mut best: Option<(ValidEnd, Log)> = None;
         let mut failures = Vec::new();
         for path in paths {
             let opened = self
@@ -158,7 +160,7 @@ impl LogDir {
                 .and_then(|log| Ok((valid_end(&log)?, log)));
             match opened {
                 Ok((end, log)) => {
-                    if best.as_ref().is_none_or(|(longest, _)| end > *longest) {
+                    if best.as_ref().is_none_or(|(newest, _)| end > *newest) {
                         best = Some((end, log));
                     }
                 }
@@ -237,22 +239,52 @@ fn is_of_records(name: &str) -> bool {
         .is_some_and(|extension| extension == "log")
 }
 
-/// Exclusive end of the offsets whose batches can be read without an error.
-fn valid_end(log: &Log) -> Result<i64> {
+/// Where the batches end that can be read without an error. Ordered by how new they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ValidEnd {
+    /// Of the last batch; -1 if it has none.
+    leader_epoch: i32,
+    /// Exclusive.
+    offset: i64,
+}
+
+fn valid_end(log: &Log) -> Result<ValidEnd> {
     let options = ScanOptions {
         control_records: true,
         ..ScanOptions::default()
     };
     let mut scan = log.scan(&options)?;
-    let mut end = log.log_start_offset()?;
+    let mut end = ValidEnd {
+        leader_epoch: -1,
+        offset: log.log_start_offset()?,
+    };
     loop {
         match scan.next_batch() {
-            Ok(Some(batch)) => end = batch.header().last_offset.saturating_add(1),
-            Ok(None) => return Ok(end),
+            Ok(Some(batch)) => {
+                end = ValidEnd {
+                    leader_epoch: batch.header().leader_epoch,
+                    offset: batch.header().last_offset.saturating_add(1),
+                };
+            }
+            Ok(None) => {
+                if end.leader_epoch < 0 {
+                    end.leader_epoch = epoch_without_batches(log)?;
+                }
+                return Ok(end);
+            }
             Err(error) if error.is_corruption() => return Ok(end),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The newest leader epoch that a log knows whose batches retention, or a snapshot of the metadata, has replaced; -1 if it knows none.
+fn epoch_without_batches(log: &Log) -> Result<i32> {
+    let stored = match log.leader_epoch() {
+        Err(error) if error.is_corruption() => None,
+        stored => stored?,
+    };
+    Ok(stored.max(log.snapshot_epoch()?).unwrap_or(-1))
 }
 
 #[cfg(test)]

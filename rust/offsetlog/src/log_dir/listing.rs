@@ -161,7 +161,7 @@ impl Listing {
         for (partition, replicas) in &self.partitions {
             if replicas.len() > 1 {
                 self.warnings.push(format!(
-                    "{}-{} stands in {} log dirs: the longest valid replica is read",
+                    "{}-{} stands in {} log dirs: the replica of the newest leader epoch is read, and of those the longest",
                     partition.topic,
                     partition.partition,
                     replicas.len()

@@ -2,7 +2,7 @@
 
 use super::LogDir;
 use crate::error::Result;
-use crate::log::{MetadataImage, read_metadata};
+use crate::log::{Log, MetadataImage, read_metadata};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 
 impl LogDir {
@@ -30,11 +30,12 @@ impl LogDir {
         read_metadata(&log).map(Some)
     }
 
-    /// As [`metadata`](Self::metadata), for a server that reads it again and again: of several metadata logs takes the one with the
-    /// greatest log end offset, without reading the others first, and the next one where that cannot be read.
+    /// As [`metadata`](Self::metadata), for a server that reads it again and again: of several metadata logs takes the one of the newest
+    /// leader epoch, and of those the one with the greatest log end offset, without reading the others first, and the next one where that
+    /// cannot be read.
     ///
     /// # Errors
-    /// Those of [`metadata`](Self::metadata), of the log with the greatest log end offset.
+    /// Those of [`metadata`](Self::metadata), of the newest log.
     pub fn metadata_again(&self) -> Result<Option<MetadataImage>> {
         let mut failure = None;
         let mut logs = Vec::new();
@@ -45,7 +46,7 @@ impl LogDir {
         {
             let opened = self
                 .open_one(&path)
-                .and_then(|log| Ok((log.extent()?.log_end_offset, log)));
+                .and_then(|log| Ok((newest_first(&log)?, log)));
             match opened {
                 Ok(found) => logs.push(found),
                 Err(error) => failure = failure.or(Some(error)),
@@ -64,4 +65,15 @@ impl LogDir {
         }
         first.or(failure).map_or(Ok(None), Err)
     }
+}
+
+/// Leader epoch and end of a metadata log, whose batches may all be in a snapshot.
+fn newest_first(log: &Log) -> Result<(i32, i64)> {
+    let extent = log.extent()?;
+    let epoch = if extent.leader_epoch < 0 && !extent.is_damaged {
+        log.snapshot_epoch()?.unwrap_or(-1)
+    } else {
+        extent.leader_epoch
+    };
+    Ok((epoch, extent.log_end_offset))
 }

@@ -4,7 +4,7 @@ use crate::batch_decoder::BatchDecoder;
 use crate::disk::{Access, Disk, DiskFile, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LimitName;
-use crate::log::OpenOptions;
+use crate::log::{Log, OpenOptions};
 use crate::memory;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::name::MetadataSnapshotState;
@@ -16,6 +16,8 @@ pub(super) struct Snapshot {
     pub(super) path: PathBuf,
     /// The first offset that it does not hold.
     pub(super) end_offset: i64,
+    /// Leader epoch of its last record.
+    pub(super) epoch: i32,
 }
 
 /// The snapshot of a metadata log's directory that holds most.
@@ -34,10 +36,19 @@ pub(super) fn newest_snapshot(disk: &dyn Disk, directory: &Path) -> Result<Optio
             } => Some((end_offset, epoch, &entry.name)),
             _ => None,
         });
-    Ok(files.max().map(|(end_offset, _, name)| Snapshot {
+    Ok(files.max().map(|(end_offset, epoch, name)| Snapshot {
         path: directory.join(name),
         end_offset,
+        epoch,
     }))
+}
+
+impl Log {
+    /// The leader epoch of the newest snapshot in the directory of a metadata log; `None` without one.
+    pub(crate) fn snapshot_epoch(&self) -> Result<Option<i32>> {
+        let snapshot = newest_snapshot(self.options().disk.as_ref(), self.path())?;
+        Ok(snapshot.map(|snapshot| snapshot.epoch))
+    }
 }
 
 /// Hands over value, offset and greatest timestamp of the batch of each data record; offsets are the snapshot's own. One batch at a time is held.
