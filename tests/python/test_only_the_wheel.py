@@ -22,6 +22,8 @@ from writing import times, tree
 
 import offsetlog
 
+pytestmark = pytest.mark.slow
+
 METADATA = CLEAN / "metadata-dir"
 DISKS = (*CLEAN_LOG_DIRS, METADATA)
 OF_OTHERS = ("pyarrow", "pyspark", "pandas", "polars", "duckdb", "numpy", "py4j", "pytest", "pip", "setuptools")
