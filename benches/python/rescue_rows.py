@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import functools
 import shutil
 from collections.abc import Callable, Collection, Iterator
@@ -47,6 +48,44 @@ def every_partition(least: int, listed: Round, explained: Round, work: str) -> N
     """Both print a line a partition."""
     if min(listed.count, explained.count) < least:
         raise DifferentError(f"{work}: {listed.count} and {explained.count} lines for {least} partitions")
+
+
+def log_bytes(place: Path) -> int:
+    """Bytes of all segments below a folder."""
+    return sum(file.stat().st_size for file in place.rglob("*.log"))
+
+
+class Whole:
+    """Nothing is missing in a copy and a restored log dir: every byte and every record once, the sizes in each round."""
+
+    def __init__(self, source: Path, copied: Path, restored: Path, records: Callable[[Path], Round]) -> None:
+        self._source, self._copied, self._restored = source, copied, restored
+        self._records = records
+        self._is_read = False
+
+    def __call__(self, _copied: Round, restored: Round, work: str) -> None:
+        partitions = sorted(place.name for place in self._source.iterdir())
+        expected = log_bytes(self._source)
+        for place in (self._copied, self._restored):
+            if log_bytes(place) != expected:
+                raise DifferentError(f"{work}: {expected} bytes in the source, {log_bytes(place)} in {place.name}")
+        if restored.count != len(partitions):
+            raise DifferentError(f"{work}: {len(partitions)} partitions in the source, {restored.count} restored")
+        if not self._is_read:
+            for name in partitions:
+                self._read(name, work)
+        self._is_read = True
+
+    def _read(self, name: str, work: str) -> None:
+        files = sorted(file.name for file in (self._source / name).glob("*.log"))
+        _, other, missing = filecmp.cmpfiles(self._source / name, self._copied / name, files, shallow=False)
+        if other or missing:
+            raise DifferentError(f"{work}: {(other + missing)[0]} of {name} is another one in the copy")
+        met, again = self._records(self._source / name), self._records(self._restored / name)
+        if (met.count, met.sum) != (again.count, again.sum):
+            raise DifferentError(
+                f"{work}: {name} has {met.count} records with sum {met.sum}, restored {again.count} with sum {again.sum}"
+            )
 
 
 class Rescue:
@@ -124,14 +163,19 @@ class Rescue:
         source = self._folder / "disk"
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(log, source / "orders-0")
-        count = sum(file.stat().st_size for file in source.rglob("*.log"))
+        count = log_bytes(source)
+        copied, restored = self._folder / "copied", self._folder / "restored"
         return Sides(
             42,
             f"restore of {count / 1e9:.2f} GB",
             "cp --reflink=never and sync",
-            ("cp", source, self._folder / "copied"),
-            ("restore", source, self._folder / "restored"),
+            ("cp", source, copied),
+            ("restore", source, restored),
             "wall",
-            lambda _copied, _restored, _work: None,
+            Whole(source, copied, restored, self._met),
             gigabytes(0, count),
         )
+
+    def _met(self, log: Path) -> Round:
+        with self._beside.our_program() as ours:
+            return ours.round("records", log, 1)

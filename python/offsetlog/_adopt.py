@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
+from offsetlog._notebook import Rows, report_table
 from offsetlog._options import check_progress, checked_topic_id, open_options, path_text, path_texts
 from offsetlog._topics import topic_name
 
@@ -46,6 +47,9 @@ class AdoptedPartition(NamedTuple):
     """Offset that the next record gets."""
     notes: tuple[str, ...]
     """What a broker does with it that may surprise, and what is not known; a sentence each."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def adopt(  # noqa: PLR0913  # each is an option of its own
@@ -129,7 +133,7 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     if topic is not None:
         topic_name(topic)
     check_progress(progress)
-    return _offsetlog.adopt(
+    adopted = _offsetlog.adopt(
         [path_text(path) for path in directories],
         open_options(**limits),
         log_dirs=path_texts(log_dirs),
@@ -141,3 +145,4 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
         dry_run=bool(dry_run),
         progress=progress,
     )
+    return Rows(adopted)

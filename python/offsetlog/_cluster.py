@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from offsetlog._notebook import report_table
 from offsetlog._options import ClusterOptions, PathLike, path_text, refuse
 
 
@@ -29,6 +30,9 @@ class TopicSettings(NamedTuple):
     """What says that the log dir is a broker's; ``None`` where offsetlog keeps the topic."""
     metadata_timestamp: int | None
     """When the newest record of the cluster's metadata was written, in ms since 1970; ``None`` without metadata."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def cluster_options(

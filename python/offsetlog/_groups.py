@@ -6,6 +6,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from offsetlog._notebook import Rows, report_table
 from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
 
@@ -37,6 +38,9 @@ class ResetFile(NamedTuple):
     """Offsets in it that were committed with a leader epoch, which the file has not."""
     refused: tuple[tuple[str, str | None, str], ...]
     """What cannot be in it: the group, the topic (``None``: all of the group), and why."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 class GroupMember(NamedTuple):
@@ -151,13 +155,16 @@ class Group(NamedTuple):
         """Sum of the lags that are known. A negative one, of an offset behind the end of its log, counts as 0."""
         return sum(max(each.lag, 0) for each in self.offsets if each.lag is not None)
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 def groups_of(native: _offsetlog.LogDir, progress: Progress) -> list[Group]:
     """Return what the compiled module found as the public values; log what was left out."""
     found, warnings, unread = native.groups(progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
-    return all_or_raise(found, unread)
+    return all_or_raise(Rows(found), unread)
 
 
 def prometheus_of(native: _offsetlog.LogDir, now: int | None, progress: Progress) -> str:

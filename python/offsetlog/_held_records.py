@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsetlog import _offsetlog
-from offsetlog._notebook import report_table
+from offsetlog._notebook import Rows, report_table
 from offsetlog._options import PathLike, bounded, check_progress, integer, open_options, path_text, path_texts, refuse
 from offsetlog._topics import topic_name
 from offsetlog._unread import all_or_raise
@@ -60,6 +60,9 @@ class PartitionProducer(NamedTuple):
     """What its open transaction waits for: ``"ongoing"``, ``"committing"`` or ``"aborting"`` (decided, the marker is missing here),
     ``"hanging"`` (no coordinator has it), ``"unknown"`` (its coordinator's partition is not here); ``"none"`` without one."""
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 class DecisiveSetting(NamedTuple):
     """A setting that decided."""
@@ -106,6 +109,9 @@ class WhyAnswer(NamedTuple):
     settings: tuple[DecisiveSetting, ...]
     """The settings that decided."""
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 class EndedTransaction(NamedTuple):
     """A transaction that :func:`end_transaction` ended."""
@@ -142,7 +148,7 @@ def told(answer: tuple[list[T], list[str], dict[TopicPartition, Exception]]) -> 
     found, warnings, unread = answer
     for warning in warnings:
         logger.warning("%s", warning)
-    return all_or_raise(found, unread)
+    return all_or_raise(Rows(found), unread)
 
 
 def end_transaction(  # noqa: PLR0913  # each is an option of its own

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
+from offsetlog._notebook import Rows, report_table
 from offsetlog._options import check_progress, open_options, path_text, utf8
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class DirectoryIdentity(NamedTuple):
     """Its ``node.id`` or ``broker.id``."""
     directory_id: str | None
     """Its ``directory.id``."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def identity(
@@ -97,7 +101,7 @@ def identity(
         logger.warning("%s", warning)
     if error is not None:
         logger.warning("the metadata cannot be read: %s", error)
-    return rows
+    return Rows(rows)
 
 
 def metadata_as_commands(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from offsetlog._notebook import Rows, report_table
+
 if TYPE_CHECKING:
     from offsetlog import _offsetlog
 
@@ -145,6 +147,9 @@ class MetadataImage(NamedTuple):
     scram_credentials: tuple[ScramCredential, ...] = ()
     """Who has a password, not which."""
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 class Stray(NamedTuple):
     """A partition directory that the metadata does not have."""
@@ -159,6 +164,9 @@ class Stray(NamedTuple):
     """The topic's id in its ``partition.metadata``; ``None`` without the file."""
     reason: str
     """What the metadata says instead."""
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataImage | None:
@@ -180,4 +188,4 @@ def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
     strays, warnings = found
     for warning in warnings:
         logger.warning("%s", warning)
-    return strays
+    return None if strays is None else Rows(strays)

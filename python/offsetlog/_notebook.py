@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-__all__ = ["report_table"]
+__all__ = ["Rows", "report_table"]
+
+T = TypeVar("T")
 
 ROWS_MAX = 100
 """Rows of a list that are shown; what follows is counted."""
+
+
+class Rows(list[T]):
+    """A list of named tuples that a notebook shows as one table: of a plain list it shows the text."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return _rows(self) or "<p>none</p>"
 
 
 def report_table(report: object) -> str:
@@ -33,17 +45,24 @@ def _cell(value: object) -> str:
     if isinstance(value, (tuple, list)):
         return _rows(value)
     if isinstance(value, Mapping):
-        return "<br>".join(f"{html.escape(str(key))}: {_cell(each)}" for key, each in value.items())
+        return _rows(tuple(value.values()), tuple(value)) if any(map(_names, value.values())) else _lines(value)
     return "" if value is None else html.escape(str(value))
 
 
-def _rows(values: tuple[object, ...] | list[object]) -> str:
+def _lines(values: Mapping[object, object]) -> str:
+    return "<br>".join(f"{html.escape(str(key))}: {_cell(each)}" for key, each in values.items())
+
+
+def _rows(values: Sequence[object], keys: Sequence[object] | None = None) -> str:
+    """Return a table of named tuples; of a mapping's, each behind its key."""
     if not values:
         return ""
     shown, names = values[:ROWS_MAX], _names(values[0])
     more = f"<p>and {len(values) - ROWS_MAX} more</p>" if len(values) > ROWS_MAX else ""
     if not names:
         return "<br>".join(_cell(each) for each in shown) + more
-    head = "".join(f"<th>{name}</th>" for name in names)
-    rows = "".join("<tr>" + "".join(f"<td>{_cell(getattr(each, name))}</td>" for name in names) + "</tr>" for each in shown)
+    head = "".join(f"<th>{name}</th>" for name in ("", *names)[keys is None :])
+    first = [""] * len(shown) if keys is None else [f"<th>{html.escape(str(key))}</th>" for key in keys]
+    cells = ("".join(f"<td>{_cell(getattr(each, name))}</td>" for name in names) for each in shown)
+    rows = "".join(f"<tr>{key}{row}</tr>" for key, row in zip(first, cells, strict=False))
     return f"<table><tr>{head}</tr>{rows}</table>{more}"

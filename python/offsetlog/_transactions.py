@@ -6,6 +6,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from offsetlog._notebook import Rows, report_table
 from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
 
@@ -60,10 +61,13 @@ class Transaction(NamedTuple):
         """When the coordinator last changed the record, aware, UTC."""
         return to_datetime(self.last_update_timestamp)
 
+    def _repr_html_(self) -> str:
+        return report_table(self)
+
 
 def transactions_of(native: _offsetlog.LogDir) -> list[Transaction]:
     """Return what the compiled module found as the public values; log what was left out."""
     found, warnings, unread = native.transactions()
     for warning in warnings:
         logger.warning("%s", warning)
-    return all_or_raise(found, unread)
+    return all_or_raise(Rows(found), unread)

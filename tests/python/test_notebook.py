@@ -1,22 +1,42 @@
-"""Reports in a notebook: a table of every field, and what stands in a directory's name is text, not markup."""
+"""Results in a notebook: a table of every field or of every row, and what stands in a directory's name is text, not markup."""
 
 from __future__ import annotations
 
 import inspect
+import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from golden import DATA
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 
 import offsetlog
-from offsetlog import recover, restore, salvage, verify
+from offsetlog import LogDir, UnreadPartitionsError, adopt, end_transaction, identity, recover, restore, salvage, verify
 from offsetlog._notebook import ROWS_MAX, report_table
 
 TORN = DATA / "kafka-4.3.0" / "torn" / "log-dir-1"
-REPORTS = [value for name, value in vars(offsetlog).items() if inspect.isclass(value) and name.endswith("Report")]
+PLACES = (*CLEAN_LOG_DIRS, CLEAN / "metadata-dir")
+
+
+def returned() -> dict[str, list[str]]:
+    """The public named tuples that the verbs return, one or a list of them, each with its verbs; and all that are called a report."""
+    kinds = {name for name in offsetlog.__all__ if hasattr(getattr(offsetlog, name), "_fields")}
+    found: dict[str, list[str]] = {name: [] for name in kinds if name.endswith("Report")}
+    for owner, names in ((offsetlog, offsetlog.__all__), (LogDir, vars(LogDir))):
+        for name in names:
+            if not name.startswith("_") and inspect.isroutine(verb := getattr(owner, name)):
+                words = str(inspect.signature(verb).return_annotation)
+                if one := re.fullmatch(r"(?:list\[)?(\w+)\]?(?: \| None)?", words):
+                    found.setdefault(one[1], []).append(name)
+    return {name: verbs for name, verbs in found.items() if name in kinds}
+
+
+RETURNED = returned()
+BARE = {"TopicPartition"}
+"""What other values are found by. Its text says as much."""
 
 
 def shown(report: Any) -> dict[str, ET.Element]:  # noqa: ANN401  # any report
@@ -35,10 +55,79 @@ def texts(cell: ET.Element) -> list[list[str]]:
     return [["".join(each.itertext()) for each in row] for row in table]
 
 
-@pytest.mark.parametrize("kind", REPORTS, ids=lambda kind: kind.__name__)
-def test_every_report_has_a_table(kind: type) -> None:
-    if issubclass(kind, tuple):
-        assert "_repr_html_" in vars(kind)
+@pytest.mark.parametrize("kind", sorted(set(RETURNED) - BARE))
+def test_every_result_has_a_table(kind: str) -> None:
+    assert "_repr_html_" in vars(getattr(offsetlog, kind)), RETURNED[kind]
+
+
+def test_results_are_found() -> None:
+    """Else the test above shows less than it says."""
+    assert set(RETURNED) >= {"EndedTransaction", "AdoptedPartition", "WhyAnswer", "PartitionProducer", "DirectoryIdentity", "Group"}
+    assert set(RETURNED) >= {"MetadataImage", "ResetFile", "Stray", "Transaction", "TopicSettings", "SalvageReport", "DamageReport"}
+    assert RETURNED["WhyAnswer"] == ["why"]
+
+
+def lists(place: Path) -> dict[str, list[Any]]:
+    """What each verb returns that returns a list."""
+    with LogDir.open(PLACES) as log_dir:
+        names = ("groups", "producers", "transactions", "why", "strays")
+        found: dict[str, list[Any]] = {name: getattr(log_dir, name)() for name in names}
+    bare = place / "g-plain-0"
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-plain-0", bare)
+    found["adopt"] = adopt(bare, topic_id="AAECAwQFBgcICQoLDA0ODw", dry_run=True)
+    found["identity"] = identity(*PLACES)
+    found["commits"] = offsetlog.commits(CLEAN_LOG_DIRS[0])
+    return found
+
+
+def test_every_list_is_one_table(tmp_path: Path) -> None:
+    """Of a plain list a notebook shows the text."""
+    found = lists(tmp_path)
+    verbs = {name for kind in set(RETURNED) - BARE for name in RETURNED[kind]}
+    of_lists = {name for name in verbs if "list[" in str(inspect.signature(getattr(LogDir, name, None) or getattr(offsetlog, name)))}
+    assert set(found) == of_lists
+    for name, values in found.items():
+        page = values._repr_html_()  # type: ignore[attr-defined]  # a list with a table
+        if not values:
+            assert page == "<p>none</p>", name
+            continue
+        table = ET.fromstring(f"<p>{page.replace('<br>', '<br/>')}</p>")  # noqa: S314  # our own page
+        head, *rows = [["".join(each.itertext()) for each in row] for row in table[0]]
+        assert head == list(values[0]._fields), name
+        assert len(rows) == min(len(values), ROWS_MAX)
+        assert [row[0] for row in rows] == [str(value[0]) for value in values[:ROWS_MAX]], name
+        # It is a list in every other way.
+        assert values == list(values)
+        assert pickle.loads(pickle.dumps(values)) == values
+        shown(values[0])
+    assert [name for name, values in found.items() if not values] == ["strays", "commits"]
+
+
+def test_what_could_be_read_is_one_table_too(tmp_path: Path) -> None:
+    place = tmp_path / "logs"
+    shutil.copytree(CLEAN_LOG_DIRS[1], place)
+    (place / "g-txn-0" / f"{0:020}.log").write_bytes(bytes(100))
+    for file in place.glob("g-txn-0/*.snapshot"):
+        file.unlink()
+    with LogDir.open(place) as log_dir, pytest.raises(UnreadPartitionsError) as raised:
+        log_dir.producers()
+    partial: Any = raised.value.partial
+    assert partial
+    assert partial._repr_html_().count("<tr>") == 1 + len(partial)
+
+
+def test_what_one_value_holds() -> None:
+    """Each setting and each topic is a row, and of an open transaction its producer is a table."""
+    with LogDir.open(PLACES) as log_dir:
+        head, *rows = texts(shown(log_dir.topic_settings("g-compact"))["settings"])
+        assert head == ["", *offsetlog.EffectiveSetting._fields]
+        assert ["cleanup.policy", "compact", "topic", ""] in rows
+        image = log_dir.metadata()
+        assert image is not None
+        assert [row[0] for row in texts(shown(image)["topics"])[1:]] == [topic.name for topic in image.topics]
+        shown(log_dir.groups_reset_csv())
+    ended = end_transaction(CLEAN_LOG_DIRS, "g-txn", 0, 1000, commit=False, dry_run=True)
+    assert ["transactional_id", "g-tx-open"] in texts(shown(ended)["producer"])
 
 
 def test_what_salvage_reports(tmp_path: Path) -> None:

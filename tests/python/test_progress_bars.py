@@ -26,6 +26,8 @@ WORKS: dict[str, tuple[tuple[object, ...], str]] = {
         "g-plain-0",
     ),
     "groups": (CLEAN_LOG_DIRS, "__consumer_offsets-0"),
+    "why": (("old",), "orders-0"),
+    "producers": (CLEAN_LOG_DIRS, "__consumer_offsets-0"),
     "metadata": (("--directories", "old"), "orders-0"),
     # It counts bytes and names nothing.
     "verify": (("old",), ""),

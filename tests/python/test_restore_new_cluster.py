@@ -13,12 +13,13 @@ from pathlib import Path
 
 import metadata_records
 import pytest
+from frames import all_frames
 from golden import CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, OLD_LOG_DIRS, OLD_PARTITIONS, named
 from restoring import SOURCES, format_for, formatted, metadata_of, metadata_values, states_of, uuid_bytes
 from test_convert import check
 from writing import environment, python, tree
 
-from offsetlog import Log, LogDirError, OffsetLogError, restore
+from offsetlog import Log, LogDir, LogDirError, OffsetLogError, restore
 
 
 def test_a_new_cluster_gets_its_topics_before_it_starts(tmp_path: Path) -> None:
@@ -378,16 +379,52 @@ def test_log_dirs_of_two_clusters(tmp_path: Path) -> None:
         restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
 
 
-KILLS = 100
+KILLS = {"one disk": (1, 100), "two replicas onto two disks": (2, 40), "three replicas onto two disks": (3, 40)}
+"""How many replicas of each partition there are, and how often a restore of them is killed."""
+
+
+def replicas(root: Path, count: int) -> list[Path]:
+    """The golden log dirs once for each replica, and the metadata: each replica has damage where the others have none."""
+    sources = []
+    for number in range(count):
+        for log_dir in CLEAN_LOG_DIRS:
+            copy = Path(shutil.copytree(log_dir, root / f"source-{number}" / log_dir.name))
+            # Of one broker they would be the same replica.
+            (copy / "meta.properties").unlink()
+            sources.append(copy)
+            for path in copy.glob("g-*/"):
+                frames = all_frames(path)
+                # Of what is compacted no replica fills a hole: the cleaner may have come further there.
+                if "compact" not in path.name and len(frames) > 2 * count + 1:
+                    frame = frames[1 + 2 * number]
+                    with (path / f"{frame.segment:020}.log").open("r+b") as file:
+                        file.seek(frame.position + 65)
+                        (byte,) = file.read(1)
+                        file.seek(frame.position + 65)
+                        file.write(bytes([byte ^ 0x40]))
+    return [*sources, SOURCES[-1]]
+
+
+def disks(root: Path, count: int) -> list[Path]:
+    """So many log dirs of a broker that has not started."""
+    into = [formatted(root / f"disk-{number}") for number in range(count)]
+    for number, place in enumerate(into[1:]):
+        text = (place / "meta.properties").read_text()
+        (place / "meta.properties").write_text(text.replace("directory.id=B", f"directory.id={'XY'[number]}"))
+    return into
 
 
 @pytest.mark.proof
-def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
-    """Killed a hundred times at random moments: whole partitions or none, no topic before its records, and the last run ends it."""
-    into = formatted(tmp_path / "one")
-    bootstrap = (into / "bootstrap.checkpoint").read_bytes()
+@pytest.mark.parametrize("case", KILLS)
+def test_a_killed_restore_goes_on(case: str, tmp_path: Path) -> None:
+    """Killed at random moments: whole partitions or none, each once, no topic before its records, and the last run ends it."""
+    count, kills = KILLS[case]
+    into = disks(tmp_path, min(count, 2))
+    sources = SOURCES if count == 1 else replicas(tmp_path, count)
+    bootstraps = {place / "bootstrap.checkpoint": (place / "bootstrap.checkpoint").read_bytes() for place in into}
     chance = random.Random(20_261_125)
-    command = [sys.executable, "-m", "offsetlog", "restore", *map(str, SOURCES), "--into", str(into), "--new-cluster", "-q"]
+    command = [sys.executable, "-m", "offsetlog", "restore", *map(str, sources), "--new-cluster", "-q"]
+    command += [word for place in into for word in ("--into", str(place))]
     began = time.monotonic()
     subprocess.run([*command, "--dry-run"], env=environment(), check=True, capture_output=True)
     start_seconds = time.monotonic() - began
@@ -395,19 +432,22 @@ def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
     golden = {each.name: each for each in CLEAN_PARTITIONS}
     # Until enough of them hit the middle of the work: the machine may get faster or slower meanwhile.
     rounds, there = 0, list[Path]()
-    while number < KILLS or partial <= KILLS // 5:
+    while number < kills or partial <= kills // 5:
         rounds += 1
-        assert rounds < 20 * KILLS, f"{number} kills, {partial} of which hit the middle of the work"
+        assert rounds < 20 * kills, f"{number} kills, {partial} of which hit the middle of the work"
         before = {place.name for place in there if place.exists()}
-        with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             try:
-                process.wait(pace * start_seconds * chance.uniform(0.5, 2.5))
+                _, told = process.communicate(timeout=pace * start_seconds * chance.uniform(0.5, 2.5))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
+            else:
+                assert process.returncode == 0, told
         is_killed = process.returncode == -signal.SIGKILL
         number += is_killed
-        there = [place for place in into.iterdir() if place.name in golden]
-        if (into / "bootstrap.checkpoint").read_bytes() != bootstrap:
+        there = [path for place in into for path in place.iterdir() if path.name in golden]
+        assert len(there) == len({path.name for path in there})
+        if any(file.read_bytes() != data for file, data in bootstraps.items()):
             assert len(there) == len(golden)
         for place in there:
             with Log.open(place) as log:
@@ -419,12 +459,16 @@ def test_a_killed_restore_goes_on(tmp_path: Path) -> None:
             # Begins anew, with what a kill left beside it.
             for place in there:
                 shutil.rmtree(place)
-            (into / "bootstrap.checkpoint").write_bytes(bootstrap)
+            for file, data in bootstraps.items():
+                file.write_bytes(data)
     subprocess.run(command, env=environment(), check=True, capture_output=True)
+    places = {path.name: path for place in into for path in place.iterdir() if path.is_dir()}
+    assert {places[name].parent for name in golden} == set(into)
     for name, each in golden.items():
-        check(each, into / name)
-    leftover = {place.name for place in into.iterdir() if place.is_dir()} - golden.keys()
-    assert all(name.endswith("-delete") for name in leftover), leftover
+        check(each, places.pop(name))
+    assert all(name.endswith("-delete") for name in places), places
+    with LogDir.open(into) as log_dir:
+        assert len(log_dir.partitions()) == len(golden)
 
 
 def test_coordinators_that_cannot_be_read_may_know_greater_producer_ids(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import metadata_records as records
 import pytest
-from restoring import formatted, states_of
+from golden import DATA
+from restoring import formatted, states_of, uuid_bytes
 from writing import coded, tree
 
 from offsetlog import Log, RestoreReport, restore
@@ -167,3 +168,72 @@ def test_the_metadata_of_the_source_tells_too(tmp_path: Path) -> None:
     )
     reason = reason_of(restore([source, told], log_dir))
     assert "for good" in reason or "counted anew" in reason
+
+
+GOLDEN = DATA / "kafka-4.3.0-tiered" / "log-dir"
+STARTS_LOCAL = {"orders-0": 29927, "orders-1": 30073}
+"""Where the first segment of each golden partition begins: all before is in the remote store, which is not here."""
+
+
+def golden(place: Path, local: int) -> Path:
+    """A copy of the golden broker's log dir, with so many records behind what it copied away."""
+    log_dir = Path(shutil.copytree(GOLDEN, place))
+    for name, start in STARTS_LOCAL.items():
+        with Log.open(log_dir / name, "a", single_replica=True) as log:
+            for number in range(local):
+                assert log.append(b"%d" % number, leader_epoch=2) == start + number
+    return log_dir
+
+
+@pytest.mark.parametrize("local", [0, 3])
+@pytest.mark.parametrize("target", ["folder", "new cluster"])
+def test_what_a_tiered_broker_has_here_is_restored(target: str, local: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By its log start offset the log begins at 0: what is only in the remote store is a loss, which is told, in a dry run too."""
+    assert sorted((GOLDEN / "log-start-offset-checkpoint").read_text().splitlines()[2:]) == ["orders 0 0", "orders 1 0"]
+    source = golden(tmp_path / "old", local)
+    into = formatted(tmp_path / "new") if target == "new cluster" else tmp_path / "new"
+    options = ["--new-cluster"] if target == "new cluster" else []
+    before = tree(tmp_path)
+    dry = restore(source, into, new_cluster=bool(options), dry_run=True)
+    printed = run_cli(["offsetlog", "restore", str(source), "--into", str(into), *options, "--dry-run"], [])
+    plan = capfd.readouterr()
+    assert tree(tmp_path) == before
+    report = restore(source, into, new_cluster=bool(options))
+    assert (dry.has_losses, report.has_losses, printed) == (True, True, 3)
+    assert (states_of(dry), states_of(report)) == ({"planned"}, {"restored"})
+    for each in report.partitions:
+        start = STARTS_LOCAL[f"{each.topic}-{each.partition}"]
+        assert (each.records, each.log_start_offset, each.log_end_offset) == (local, start, start + local)
+        with Log.open(each.into[0].path) as log:
+            assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (start, start + local, each.topic_id)
+            assert [(record.offset, record.value) for record in log.scan()] == [
+                (start + number, b"%d" % number) for number in range(local)
+            ]
+            assert not log.verify().damaged
+    # The same sentence for each partition, from Python and from a shell.
+    told = [warning for warning in report.warnings if "are not restored" in warning]
+    assert told == [warning for warning in dry.warnings if "are not restored" in warning]
+    assert [warning.partition(":")[0] for warning in told] == ["orders-0", "orders-1"]
+    for warning, start in zip(told, STARTS_LOCAL.values(), strict=True):
+        assert f"the log begins at 0, and its first segment at {start}: they are in remote storage" in warning
+        assert warning in plan.err
+    assert exit_code(capfd, source, "--into", tmp_path / "again") == 3
+
+
+def test_a_tiered_brokers_directory_goes_into_its_cluster_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The golden directory, and a cluster that has the topic with remote storage still; without, what is here is restored."""
+    text = (GOLDEN / "orders-0" / "partition.metadata").read_text()
+    raw = uuid_bytes(text.rpartition("topic_id: ")[2].strip())
+    log_dir = formatted(tmp_path / "logs")
+    (log_dir / "bootstrap.checkpoint").unlink()
+    for enabled, state, code in (("true", "refused", 2), ("false", "restored", 3)):
+        body = [records.topic("orders", raw), *(records.partition(raw, number, (1,)) for number in (0, 1))]
+        metadata = records.write(tmp_path / enabled, [*body, records.config("topic", "orders", "remote.storage.enable", enabled)])
+        dry = restore(GOLDEN, log_dir, metadata=metadata, dry_run=True)
+        assert exit_code(capfd, GOLDEN, "--into", log_dir, "--metadata", metadata, "--dry-run") == code
+        report = restore(GOLDEN, log_dir, metadata=metadata)
+        assert (states_of(dry), states_of(report)) == ({"planned" if state == "restored" else state}, {state})
+        assert dry.has_losses
+        assert report.has_losses
+        if state == "refused":
+            assert all("for good" in (each.reason or "") for each in report.partitions)

@@ -246,6 +246,60 @@ def large_why(directory: Path) -> str:
     return "works"
 
 
+PARTITIONS, PRODUCERS, OF_ONE = 2_000, 20, 20_000
+"""Partitions of `many`, producers of each of them, and those of one that has many."""
+SALVAGED = 400
+
+
+def sources(directory: Path) -> list[Path]:
+    """The two log dirs with a replica of each partition, which `test_limits.py` makes."""
+    return [directory.parent / name for name in ("one", "two")]
+
+
+def many_restore(directory: Path) -> str:
+    """Each partition from the better of two replicas, with all producers, and read back."""
+    into = directory.parent / "restored"
+    into.mkdir()
+    report = restore(sources(directory), into)
+    assert not report.has_losses
+    assert {(each.state, len(each.other_replicas)) for each in report.partitions} == {("restored", 1)}
+    assert sum(each.records or 0 for each in report.partitions) == PARTITIONS * PRODUCERS + OF_ONE
+    with LogDir.open(into) as log_dir:
+        assert len(log_dir.partitions()) == PARTITIONS + 1
+        assert len(log_dir.producers(topics="one")) == OF_ONE
+    return "works"
+
+
+def many_salvage(directory: Path) -> str:
+    """One partition after the other, as the command does it: a part of them, since each one is synced."""
+    (source, _), records = sources(directory), 0
+    for partition in (source / "one-0", *(source / f"many-{number}" for number in range(SALVAGED))):
+        report = salvage(partition, directory.parent / "salvaged" / partition.name)
+        assert (report.losses, report.taken_back) == ((), ())
+        records += report.records
+    assert records == SALVAGED * PRODUCERS + OF_ONE
+    return "works"
+
+
+def many_why(directory: Path) -> str:
+    """An answer about deletion for each partition, and for each one with an open transaction another."""
+    with LogDir.open(sources(directory)) as log_dir:
+        answers = log_dir.why()
+    assert [each.question for each in answers].count("deletion") == PARTITIONS + 1
+    assert [each.reason for each in answers].count("open-transaction") == PARTITIONS
+    return "works"
+
+
+def many_producers(directory: Path) -> str:
+    """All producers of all partitions, and those whose transaction is open."""
+    with LogDir.open(sources(directory)) as log_dir:
+        assert len(log_dir.producers()) == PARTITIONS * PRODUCERS + OF_ONE
+        held = log_dir.producers(open_only=True)
+    assert {(each.topic, each.transaction_first_offset) for each in held} == {("many", PRODUCERS - 1)}
+    assert len(held) == PARTITIONS
+    return "works"
+
+
 RUNS: dict[str, Callable[[Path], str]] = {
     "many segments": many_segments,
     "many logs": many_logs,
@@ -258,6 +312,10 @@ RUNS: dict[str, Callable[[Path], str]] = {
     "large salvage": large_salvage,
     "large restore": large_restore,
     "large why": large_why,
+    "many restore": many_restore,
+    "many salvage": many_salvage,
+    "many why": many_why,
+    "many producers": many_producers,
 }
 
 if __name__ == "__main__":

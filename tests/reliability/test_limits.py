@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from disks import MEMORY, MissingError, needed
 from driver import Driver, command, listen
+from limited import OF_ONE, PARTITIONS, PRODUCERS
 from promises import History, check_all
 from rows import row
 
@@ -132,4 +133,43 @@ def test_operators_need_little_memory(name: str) -> None:
         make_large(directory, 2)
         with needed(part), memory_group(256 * MIB) as group:
             assert limited(name, directory, str(group)) == "works"
+        part.count()
+
+
+def written(directory: Path, producers: int, *, is_open: bool) -> Path:
+    """A log with a record of each producer; the last one's transaction is open."""
+    with Log.open(str(directory), "a") as log:
+        for number in range(producers):
+            last = is_open and number == producers - 1
+            log.append_records([(b"key", b"value")], producer_id=number, producer_epoch=0, base_sequence=0, transactional=last)
+    for file in directory.glob(".offsetlog*"):
+        file.unlink()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[Path]:
+    """Two log dirs with a replica of each partition: the same files under several names, which no operator may change."""
+    with scratch() as place:
+        made = place.parent
+        of_many, of_one = written(made / "made/many-0", PRODUCERS, is_open=True), written(made / "made/one-0", OF_ONE, is_open=False)
+        for name in ("one", "two"):
+            for directory in (made / name / of_one.name, *(made / name / f"many-{number}" for number in range(PARTITIONS))):
+                directory.mkdir(parents=True)
+                for file in (of_one if directory.name == of_one.name else of_many).iterdir():
+                    (directory / file.name).hardlink_to(file)
+        yield made
+
+
+@pytest.mark.parametrize(
+    "name", ["many why", "many producers", *(pytest.param(name, marks=pytest.mark.proof) for name in ("many restore", "many salvage"))]
+)
+def test_operators_need_little_memory_for_many(name: str, many: Path) -> None:
+    """Of 2,000 partitions, with two replicas and 20 producers each, and of one with 20,000 producers."""
+    what = f"{name}: 2,000 partitions in 256 MiB"
+    with row(21, what, "runs", 1) as part, tempfile.TemporaryDirectory(prefix="offsetlog-limits-") as made:
+        for log_dir in ("one", "two"):
+            Path(made, log_dir).symlink_to(many / log_dir)
+        with needed(part), memory_group(256 * MIB) as group:
+            assert limited(name, Path(made, "topic-0"), str(group)) == "works"
         part.count()

@@ -11,6 +11,7 @@ from offsetlog._commit.notes import Commit, locked, notes, remove
 from offsetlog._commit.whereabouts import unmark
 from offsetlog._folder import folder_kind
 from offsetlog._log_dir import LogDir
+from offsetlog._notebook import Rows
 from offsetlog._options import path_text
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, MetadataFileError
@@ -40,7 +41,7 @@ def commits(path: str | os.PathLike[str]) -> list[Commit]:
     >>> commits("tests/data/kafka-4.3.0/clean/log-dir-1")
     []
     """
-    return _readable_notes(_log_dir(path))
+    return Rows(_readable_notes(_log_dir(path)))
 
 
 def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool = False) -> Commit:

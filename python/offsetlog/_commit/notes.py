@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog._notebook import report_table
 from offsetlog.errors import MetadataFileError
 
 __all__ = ["Commit", "CommitTarget"]
@@ -112,6 +113,9 @@ class Commit(NamedTuple):
     def covers(self, sequence: int | None) -> bool:
         """Whether what is to be committed under the name is published already."""
         return self.is_published and (self.sequence is None or (sequence is not None and sequence <= self.sequence))
+
+    def _repr_html_(self) -> str:
+        return report_table(self)
 
 
 def note_name(name: str) -> str:
