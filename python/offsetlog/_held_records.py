@@ -216,7 +216,7 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     if commit is not None and not isinstance(commit, bool):
         refuse("commit", commit, f"must be True, False or None, found {commit!r}")
     check_progress(progress)
-    return _offsetlog.end_transaction(
+    ended, warnings = _offsetlog.end_transaction(
         path_texts(paths),
         topic_name(topic),
         bounded("partition", partition, minimum=0, bits=32),
@@ -229,3 +229,6 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
         metadata=None if metadata is None else path_text(metadata),
         progress=progress,
     )
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return ended

@@ -414,7 +414,7 @@ def end_transaction(
     single_replica: bool,
     metadata: str | None,
     progress: Callable[[int, int, str], object] | None,
-) -> EndedTransaction: ...
+) -> tuple[EndedTransaction, list[str]]: ...
 def mirror(
     into: str,
     values: MirrorOptions,

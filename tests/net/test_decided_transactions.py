@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from held_records import PRODUCER, decide
 from protocol import FETCH, LIST_OFFSETS, Connection, fetch, only
-from test_held_records import CASES, PRODUCER, decide, place
+from test_held_records import CASES, place
 
 from offsetlog import Server
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import json
 import pickle
 import re
 import shutil
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
-from make_log import batch
+from held_records import DAY, NOW, PRODUCER, STATES, decide, lines, made, offsetlog, transactional
 from test_transactions import DUMP
-from writing import environment, tree
+from writing import tree
 
 from offsetlog import ConfigError, Log, LogDir, UnreadPartitionsError, end_transaction
 
@@ -25,25 +22,8 @@ pytestmark = pytest.mark.slow
 
 Settings = dict[str, str | int | float]
 
-DAY = 86_400_000
-NOW = 1_700_000_000_000
-PRODUCER = 4000
-STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 METADATA = CLEAN / "metadata-dir"
 ENTRY = struct.Struct(">qhiqiqiq")
-
-
-def offsetlog(*words: object) -> subprocess.CompletedProcess[str]:
-    """Run the command."""
-    command = [sys.executable, "-m", "offsetlog", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment())
-
-
-def lines(*words: object, code: int = 0) -> list[dict[str, Any]]:
-    """The JSON lines of a command."""
-    done = offsetlog(*words, "--json")
-    assert done.returncode == code, (done.stdout, done.stderr)
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def snapshot(path: Path) -> list[tuple[int | None, ...]]:
@@ -140,49 +120,10 @@ def test_a_transaction_that_no_coordinator_knows_hangs(tmp_path: Path) -> None:
     assert "kafka-transactions.sh" in answers[0]["remedy"]
 
 
-def transactional(producer_id: int, base_sequence: int = 0) -> bytes:
-    """A batch of a transaction."""
-    return batch(0, [(b"k", b"v")] * 3, attributes=0x10, producer_id=producer_id, base_sequence=base_sequence)
-
-
-def state_record(state: str, **fields: Any) -> tuple[bytes, bytes]:  # noqa: ANN401  # fields of the record
-    """A record of `__transaction_state` as FORMAT.md has it: of version 0, or of version 1 for a client that raises its epoch each time."""
-    given = {"partitions": (0,), "started": NOW - DAY, "epoch": 0, "client": None, "producer": PRODUCER, "previous": None, **fields}
-    numbers = given["partitions"]
-    key = struct.pack(">hh", 0, 3) + b"tid"
-    version = 0 if given["client"] is None else 1
-    value = struct.pack(">hqhib", version, given["producer"], given["epoch"], 60_000, STATES.index(state))
-    times = struct.pack(">qq", NOW, given["started"])
-    listed = struct.pack(f">{len(numbers)}i", *numbers)
-    if version == 0:
-        topics = struct.pack(">ih3si", 1, 3, b"top", len(numbers)) + listed if numbers else struct.pack(">i", 0)
-        return key, value + topics + times
-    topics = b"\2\4top" + bytes([len(numbers) + 1]) + listed + b"\0" if numbers else b"\0"
-    tags = [b"\0\x08" + struct.pack(">q", given["previous"])] if given["previous"] is not None else []
-    tags.append(b"\2\2" + struct.pack(">h", given["client"]))
-    return key, value + topics + times + bytes([len(tags)]) + b"".join(tags)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A log dir of a transaction without a marker, whose coordinator said nothing yet."""
-    place = tmp_path / "logs"
-    with LogDir.open(place, "a") as logs:
-        logs.create_topic("__transaction_state", 1)
-        logs.create_topic("top", 1)
-        logs.log("top", 0).append_batches(transactional(PRODUCER))
-    return place
-
-
-def decide(place: Path, state: str, prepared: tuple[int, ...] | None = None, **fields: Any) -> None:  # noqa: ANN401  # fields of the record
-    """Let the coordinator say that; of a complete transaction, with the record before it that named its partitions."""
-    with Log.open(place / "__transaction_state-0", "a") as log:
-        if prepared is not None:
-            before = {**fields, "partitions": prepared}
-            if before.pop("previous", None) is not None:
-                before["producer"] = PRODUCER
-            log.append_records([state_record(state.replace("Complete", "Prepare"), **before)])
-        log.append_records([state_record(state, **fields)])
+    return made(tmp_path)
 
 
 def outcome(place: Path, *options: str) -> str:
@@ -217,8 +158,13 @@ CASES = [
     ("PrepareCommit", {"epoch": 5}, ("refused", "refused", "refused")),
     ("PrepareCommit", {"epoch": 1}, ("refused", "refused", "refused")),
     ("Ongoing", {"epoch": 1}, ("refused", "refused", "refused")),
-    # A coordinator that aborts by itself fences the producer.
-    ("PrepareAbort", {"epoch": 1}, ("aborted", "aborted", "refused")),
+    # A coordinator that aborts by itself fences the producer. Without the record that it began, this may be another transaction.
+    ("PrepareAbort", {"epoch": 1}, ("refused", "refused", "refused")),
+    ("PrepareAbort", {"epoch": 1, "ongoing": 0}, ("aborted", "aborted", "refused")),
+    ("PrepareAbort", {"epoch": 1, "ongoing": 1}, ("refused", "refused", "refused")),
+    ("CompleteAbort", {"epoch": 1, "ongoing": 0, "partitions": (), "prepared": (0,)}, ("aborted", "aborted", "refused")),
+    ("CompleteAbort", {"epoch": 1, "ongoing": 1, "partitions": (), "prepared": (0,)}, ("refused", "refused", "refused")),
+    ("PrepareCommit", {"epoch": 0, "ongoing": 0}, ("committed", "refused", "committed")),
     # Each end raises the epoch: what is open here under an earlier one is over, and the record does not tell how.
     ("Ongoing", {"client": 2}, ("refused", "aborted", "refused")),
     ("Ongoing", {"client": 2, "epoch": 1}, ("refused", "refused", "refused")),
@@ -226,7 +172,11 @@ CASES = [
     ("PrepareCommit", {"client": 2}, ("refused", "refused", "refused")),
     ("PrepareCommit", {"client": 2, "epoch": 2}, ("refused", "refused", "refused")),
     ("PrepareAbort", {"client": 2, "epoch": 1}, ("aborted", "aborted", "refused")),
+    # Kafka 4.0.0 raised it twice where it aborted by itself (KAFKA-19367).
     ("PrepareAbort", {"client": 2, "epoch": 2}, ("refused", "refused", "refused")),
+    ("PrepareAbort", {"client": 2, "epoch": 2, "ongoing": 0}, ("aborted", "aborted", "refused")),
+    ("PrepareAbort", {"client": 2, "epoch": 2, "ongoing": 1}, ("refused", "refused", "refused")),
+    ("CompleteAbort", {"client": 2, "epoch": 2, "ongoing": 0, "partitions": (), "prepared": (0,)}, ("aborted", "aborted", "refused")),
     ("CompleteCommit", {"client": 2, "epoch": 1, "partitions": ()}, ("committed", "refused", "committed")),
     ("CompleteCommit", {"client": 2, "epoch": 1, "partitions": (), "prepared": (7,)}, ("refused", "refused", "refused")),
     ("CompleteAbort", {"client": 2, "epoch": 2, "partitions": ()}, ("refused", "refused", "refused")),

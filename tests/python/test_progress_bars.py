@@ -32,6 +32,7 @@ WORKS: dict[str, tuple[tuple[object, ...], str]] = {
     # It counts bytes and names nothing.
     "verify": (("old",), ""),
     "recover": (("old/orders-0", "--dry-run"), "orders-0"),
+    "end-transaction": (("g-txn-0", 1000, *CLEAN_LOG_DIRS, "--abort", "--dry-run"), "__transaction_state-"),
 }
 """What each is called with, and what the bar names."""
 

@@ -11,8 +11,9 @@ from typing import Any
 import metadata_records
 import pytest
 from golden import CLEAN, DATA, named
+from held_records import DAY, NOW, PRODUCER
 from make_log import batch
-from test_held_records import DAY, NOW, PRODUCER, Settings, answers, fill
+from test_held_records import Settings, answers, fill
 from writing import HOLD, running
 
 from offsetlog import Log, LogDir, WhyAnswer

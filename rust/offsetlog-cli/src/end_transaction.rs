@@ -27,6 +27,7 @@ struct EndedLine<'a> {
 }
 
 pub(crate) fn run(args: &EndTransaction, console: &mut Console<'_>) -> Result<i32, Failure> {
+    console.quiet = args.quiet;
     let partition = partition_of(&args.partition)?;
     let (bar, progress) = Progress::of_partitions(console);
     let how = EndTransactionOptions {
@@ -52,6 +53,9 @@ pub(crate) fn run(args: &EndTransaction, console: &mut Console<'_>) -> Result<i3
     let ended = end_transaction(&args.paths, &partition, id, &how, (&options, &terms));
     drop(bar);
     let ended = ended.map_err(Failure::Writing)?;
+    for warning in &ended.warnings {
+        console.warn(warning);
+    }
     if args.json {
         write_json(&mut console.out, &line_of(&ended, args.dry_run))?;
         console.out.write_all(b"\n")?;

@@ -41,6 +41,8 @@ pub struct EndedTransaction {
     pub last_stable_offset_before: i64,
     /// The same afterwards; unchanged in a dry run.
     pub last_stable_offset: i64,
+    /// What is odd about the coordinators' records.
+    pub warnings: Vec<String>,
 }
 
 /// Ends the open transaction of a producer in one partition, with a marker that is on the disk when this returns. `paths` are the log
@@ -131,6 +133,7 @@ fn plan<P: AsRef<Path>>(
         marker_offset: None,
         last_stable_offset_before: stable,
         last_stable_offset: stable,
+        warnings: coordinators.warnings().to_vec(),
     };
     Ok((ended, marker))
 }
@@ -170,6 +173,7 @@ fn decide(
     let id = found.transactional_id.as_deref().unwrap_or_default();
     let state = found.state.map(|state| state.to_string());
     let state = state.unwrap_or_default();
+    let torn_end = coordinators.torn_end(coordinators.known_of(&found.producer));
     let refused = |reason: String| Err(Error::argument("commit", reason));
     match (found.standing, options.commit) {
         (Standing::Committing, Some(false)) => refused(format!(
@@ -195,6 +199,7 @@ fn decide(
              --abort (without_state=True with commit=)",
             match found.standing {
                 _ if !coordinators.are_here() => format!("no partition of {STATE_TOPIC} is here"),
+                Standing::Unknown if torn_end.is_some() => torn_end.unwrap_or_default().to_owned(),
                 Standing::Hanging if found.state.is_some() => format!(
                     "the coordinator of {id:?} has another transaction ({state}), and not this one"
                 ),

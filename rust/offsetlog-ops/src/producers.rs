@@ -15,6 +15,9 @@ pub(crate) use coordinators::Coordinators;
 /// From this `transaction.version` of a client on, each end of a transaction raises the producer's epoch.
 pub(crate) const EPOCH_PER_TRANSACTION: i32 = 2;
 
+/// How far the clocks of two brokers may be apart: what Kerberos allows them.
+const CLOCK_SKEW_MAX_MS: i64 = 5 * 60 * 1000;
+
 /// What an open transaction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
@@ -158,22 +161,26 @@ pub(crate) fn describe(
     producer: ProducerState,
     coordinators: &mut Coordinators<'_>,
 ) -> Result<PartitionProducer> {
-    let are_whole = producer.transaction_first_offset.is_some() && coordinators.are_whole()?;
-    let known = coordinators.of(&producer)?;
-    let standing = match (producer.transaction_first_offset, known) {
-        (None, _) => Standing::None,
-        (Some(_), Some(transaction)) => standing_of(transaction, log, partition, &producer)?,
-        (Some(_), None) if are_whole => Standing::Hanging,
-        (Some(_), None) => Standing::Unknown,
+    let is_open = producer.transaction_first_offset.is_some();
+    let are_whole = is_open && coordinators.are_whole()?;
+    let known = coordinators.of(&producer)?.cloned();
+    let standing = match &known {
+        _ if !is_open => Standing::None,
+        Some(transaction) => {
+            let is_last = coordinators.torn_end(Some(transaction)).is_none();
+            standing_of(transaction, is_last, log, (partition, &producer))?
+        }
+        None if are_whole => Standing::Hanging,
+        None => Standing::Unknown,
     };
     Ok(PartitionProducer {
         path: log.path().to_path_buf(),
         partition: partition.clone(),
         producer,
         transaction_start_timestamp: start_timestamp(log, &producer)?,
-        transactional_id: known.map(|known| known.transactional_id.clone()),
-        state: known.map(|known| known.state),
-        timeout_ms: known.map(|known| known.timeout_ms),
+        state: known.as_ref().map(|known| known.state),
+        timeout_ms: known.as_ref().map(|known| known.timeout_ms),
+        transactional_id: known.map(|known| known.transactional_id),
         standing,
     })
 }
@@ -191,12 +198,12 @@ fn start_timestamp(log: &Log, producer: &ProducerState) -> Result<Option<i64>> {
     }
 }
 
-/// What a coordinator's record says of an open transaction in a partition.
+/// What a coordinator's record says of an open transaction in a partition. `is_last`: nothing shows that a newer record is lost.
 fn standing_of(
     transaction: &Transaction,
+    is_last: bool,
     log: &Log,
-    partition: &TopicPartition,
-    producer: &ProducerState,
+    (partition, producer): (&TopicPartition, &ProducerState),
 ) -> Result<Standing> {
     let is_among = |partitions: &[(String, Vec<i32>)]| {
         partitions.iter().any(|(topic, numbers)| {
@@ -204,15 +211,19 @@ fn standing_of(
         })
     };
     let is_listed = is_among(&transaction.partitions);
-    if !may_be_of(transaction, producer) {
-        return Ok(Standing::Hanging);
+    match may_be_of(transaction, producer) {
+        Some(true) => {}
+        Some(false) if is_last => return Ok(Standing::Hanging),
+        _ => return Ok(Standing::Unknown),
     }
     Ok(match transaction.state {
-        TransactionState::Ongoing if is_listed => Standing::Ongoing,
+        // What was decided stays so; of all else a newer record may tell otherwise.
         TransactionState::PrepareCommit if is_listed => Standing::Committing,
         TransactionState::PrepareAbort | TransactionState::PrepareEpochFence if is_listed => {
             Standing::Aborting
         }
+        _ if !is_last => Standing::Unknown,
+        TransactionState::Ongoing if is_listed => Standing::Ongoing,
         // Such a record names no partitions any more; the one before it did. A batch that came late behind a marker can be of an earlier
         // transaction (KAFKA-14402), which the epoch tells only for clients that raise it with each.
         TransactionState::CompleteCommit | TransactionState::CompleteAbort => {
@@ -222,15 +233,13 @@ fn standing_of(
                 _ => {}
             }
             // Its transaction is over here, if its marker is.
-            let Some(start) = transaction.start_timestamp else {
-                return Ok(Standing::Unknown);
-            };
-            if has_marker_since(log, producer, start)? {
-                Standing::Hanging
-            } else if transaction.state == TransactionState::CompleteCommit {
-                Standing::Committing
-            } else {
-                Standing::Aborting
+            match is_over(log, transaction, producer)? {
+                None => Standing::Unknown,
+                Some(true) => Standing::Hanging,
+                Some(false) if transaction.state == TransactionState::CompleteCommit => {
+                    Standing::Committing
+                }
+                Some(false) => Standing::Aborting,
             }
         }
         TransactionState::Unknown(_) => Standing::Unknown,
@@ -238,8 +247,9 @@ fn standing_of(
     })
 }
 
-/// Whether a coordinator's record may be of the transaction that the producer has open in a partition, by producer id and epoch.
-fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> bool {
+/// Whether a coordinator's record may be of the transaction that the producer has open in a partition, by producer id and epoch; `None` if
+/// nobody can tell.
+fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> Option<bool> {
     let state = transaction.state;
     let is_commit = matches!(
         state,
@@ -251,16 +261,28 @@ fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> bool {
             state,
             TransactionState::CompleteCommit | TransactionState::CompleteAbort
         );
-        return is_complete && transaction.previous_producer_id == Some(producer.producer_id);
+        if !is_complete || transaction.previous_producer_id != Some(producer.producer_id) {
+            return Some(false);
+        }
+        return Some(is_epoch_of_records(transaction, producer).unwrap_or(true));
+    }
+    if let Some(is_its) = is_epoch_of_records(transaction, producer) {
+        return Some(is_its);
     }
     let raise = transaction.producer_epoch - i32::from(producer.producer_epoch);
-    match state {
-        TransactionState::Ongoing => raise == 0,
-        _ if raises_epochs(transaction) => raise == 1,
-        _ if is_commit => raise == 0,
-        // A coordinator that aborts by itself fences the producer first.
-        _ => (0..=1).contains(&raise),
+    match (raise, raises_epochs(transaction)) {
+        (1, true) | (0, false) => Some(true),
+        // A coordinator that aborts by itself fences the producer first, and with 4.0.0 raised the epoch once more (KAFKA-19367). But that
+        // can as well be another transaction, which was aborted, behind one that was committed.
+        (2, true) | (1, false) if !is_commit => None,
+        _ => Some(false),
     }
+}
+
+/// Whether the producer has the epoch of the transaction's records; `None` if no record tells which that is.
+fn is_epoch_of_records(transaction: &Transaction, producer: &ProducerState) -> Option<bool> {
+    let epoch = transaction.ongoing_epoch?;
+    Some(epoch == i32::from(producer.producer_epoch))
 }
 
 /// Whether each end of a transaction of this client raises the producer's epoch.
@@ -270,18 +292,38 @@ fn raises_epochs(transaction: &Transaction) -> bool {
         .is_some_and(|version| version >= EPOCH_PER_TRANSACTION)
 }
 
-/// Whether a marker before the producer's open transaction is not older than `start`. Both are of a coordinator's clock.
-fn has_marker_since(log: &Log, producer: &ProducerState, start: i64) -> Result<bool> {
+/// Whether the marker of a complete transaction stands before the producer's open one; `None` if nobody can tell.
+///
+/// A marker has the time of the partition's leader, and the transaction's start that of its coordinator: these clocks differ.
+fn is_over(log: &Log, transaction: &Transaction, producer: &ProducerState) -> Result<Option<bool>> {
+    let mut newest = None;
     for batch in log.batches(None, producer.transaction_first_offset)? {
         let batch = batch?;
-        if batch.is_control
-            && batch.producer_id == producer.producer_id
-            && batch.max_timestamp >= start
-        {
-            return Ok(true);
+        if !batch.is_control || batch.producer_id != producer.producer_id {
+            continue;
         }
+        if raises_epochs(transaction) {
+            // Its marker has the raised epoch.
+            if batch.producer_epoch > producer.producer_epoch {
+                return Ok(Some(true));
+            }
+            continue;
+        }
+        newest = newest.max(Some(batch.max_timestamp));
     }
-    Ok(false)
+    let Some(newest) = newest else {
+        return Ok(Some(false));
+    };
+    let Some(start) = transaction.start_timestamp else {
+        return Ok(None);
+    };
+    Ok(if newest > start.saturating_add(CLOCK_SKEW_MAX_MS) {
+        Some(true)
+    } else if newest < start.saturating_sub(CLOCK_SKEW_MAX_MS) {
+        Some(false)
+    } else {
+        None
+    })
 }
 
 /// Whether `one` is chosen; all are, if nobody chose any.

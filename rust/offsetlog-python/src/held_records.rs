@@ -82,7 +82,7 @@ pub(crate) fn end_transaction(
     single_replica: bool,
     metadata: Option<PathBuf>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<rows::EndedTransaction> {
+) -> PyResult<(rows::EndedTransaction, Vec<String>)> {
     let open = open_options(&options);
     let raised = Raised::default();
     let how = LogDirOptions {
@@ -101,14 +101,15 @@ pub(crate) fn end_transaction(
         offsetlog_ops::end_transaction(&paths, &partition, producer_id, &ending, (&open, &how))
     });
     let ended = raised.or(py, ended)?;
-    Ok(rows::EndedTransaction {
+    let row = rows::EndedTransaction {
         dry_run,
         committed: ended.committed,
         marker_offset: ended.marker_offset,
         last_stable_offset_before: ended.last_stable_offset_before,
         last_stable_offset: ended.last_stable_offset,
         producer: producer_row(ended.producer),
-    })
+    };
+    Ok((row, ended.warnings))
 }
 
 fn producer_row(found: PartitionProducer) -> rows::PartitionProducer {

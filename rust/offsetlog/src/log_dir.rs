@@ -41,7 +41,7 @@ pub use strays::Stray;
 pub use topic_settings::{ClusterSettings, TopicSettings};
 pub use topics::NewTopic;
 pub(crate) use topics::{DEPTH_MAX, DUE_FILE, remove_all};
-pub use transactions::{Transaction, TransactionState};
+pub use transactions::{Transaction, TransactionList, TransactionState};
 pub use writer::{LogDirOptions, Route};
 
 /// A topic's partition.

@@ -116,4 +116,8 @@ pub(crate) struct EndTransaction {
     /// One JSON line
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say nothing on standard error but errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
 }

@@ -138,7 +138,8 @@ impl Broker {
             )
         }));
         if options.open_transactions != OpenTransactions::Wait {
-            let (_, _, unread) = log_dir.transactions()?;
+            let (_, told, unread) = log_dir.transactions()?;
+            warnings.extend(told);
             warnings.extend(unread.iter().map(|unread| {
                 format!(
                     "open transactions wait of which no coordinator's record tells: {} may tell of them, and cannot be read: {}",

@@ -1,7 +1,10 @@
 //! The transactional ids in the `__transaction_state` of a log dir, by producer id.
 
-use offsetlog::{Error, ErrorKind, LogDir, PartitionProgress, ProducerState, Result, Transaction};
-use std::collections::{BTreeSet, HashMap};
+use offsetlog::{
+    Error, ErrorKind, LogDir, PartitionProgress, ProducerState, Result, Transaction,
+    TransactionList,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const TOPIC: &str = "__transaction_state";
 
@@ -21,6 +24,8 @@ struct Known {
     is_whole: bool,
     /// A partition that cannot be read, and why.
     unread: Option<String>,
+    /// Of partitions with bytes behind the last batch that are none, what is said of it.
+    torn_ends: BTreeMap<i32, String>,
     warnings: Vec<String>,
 }
 
@@ -40,9 +45,15 @@ impl<'l> Coordinators<'l> {
 
     /// The transactional id with this producer's id.
     pub(crate) fn of(&mut self, producer: &ProducerState) -> Result<Option<&Transaction>> {
-        let known = self.known()?;
-        let slot = known.by_producer.get(&producer.producer_id);
-        Ok(slot.and_then(|&slot| known.transactions.get(slot)))
+        self.known()?;
+        Ok(self.known_of(producer))
+    }
+
+    /// The same, if all was read.
+    pub(crate) fn known_of(&self, producer: &ProducerState) -> Option<&Transaction> {
+        let known = self.known.as_ref()?;
+        let slot = known.by_producer.get(&producer.producer_id)?;
+        known.transactions.get(*slot)
     }
 
     /// Whether no transactional id of the cluster can be missing here.
@@ -58,6 +69,21 @@ impl<'l> Coordinators<'l> {
     /// A partition of `__transaction_state` that cannot be read, and why, if any was found.
     pub(crate) fn unread(&self) -> Option<&str> {
         self.known.as_ref()?.unread.as_deref()
+    }
+
+    /// Why the record of this transaction may not be the newest one; without a transaction, why any may be missing.
+    pub(crate) fn torn_end(&self, transaction: Option<&Transaction>) -> Option<&str> {
+        let torn_ends = &self.known.as_ref()?.torn_ends;
+        let found = match transaction {
+            Some(transaction) => torn_ends.get(&transaction.partition),
+            None => torn_ends.values().next(),
+        };
+        found.map(String::as_str)
+    }
+
+    /// What is odd about the records; empty before they are read.
+    pub(crate) fn warnings(&self) -> &[String] {
+        self.known.as_ref().map_or(&[], |known| &known.warnings)
     }
 
     pub(crate) fn into_warnings(self) -> Vec<String> {
@@ -76,7 +102,13 @@ impl<'l> Coordinators<'l> {
 
 impl Known {
     fn read(log_dir: &LogDir, progress: &PartitionProgress) -> Result<Self> {
-        let (transactions, mut warnings, unread) = log_dir.transactions_told(progress)?;
+        let TransactionList {
+            transactions,
+            mut warnings,
+            unread,
+            torn_ends,
+            is_whole,
+        } = log_dir.transaction_list(progress)?;
         let mut by_producer: HashMap<i64, usize> = HashMap::new();
         for (slot, transaction) in transactions.iter().enumerate() {
             let ids = [
@@ -94,7 +126,7 @@ impl Known {
                 }
             }
         }
-        let is_whole = unread.is_empty() && has_all(log_dir)?;
+        let is_whole = is_whole && has_all(log_dir)?;
         warnings.extend(unread.iter().map(|unread| {
             format!(
                 "transactional ids are missing: {} cannot be read: {}",
@@ -108,6 +140,7 @@ impl Known {
             unread: unread
                 .first()
                 .map(|unread| format!("{} cannot be read: {}", unread.partition, unread.error)),
+            torn_ends,
             warnings,
         })
     }

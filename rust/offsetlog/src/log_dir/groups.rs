@@ -12,7 +12,7 @@ mod replay;
 mod share;
 mod zookeeper;
 
-use super::whole_logs::{check_end, late_start};
+use super::whole_logs::{Doubts, check_end};
 use super::{LogDir, TopicPartition, Unread, pass_over};
 use crate::error::Result;
 use crate::log::MetadataImage;
@@ -162,7 +162,7 @@ impl LogDir {
                 .log(&partition.topic, partition.partition)
                 .and_then(|log| {
                     replay.run(&log)?;
-                    warnings.extend(late_start(&log)?);
+                    warnings.extend(Doubts::of(&log)?.warnings());
                     // Of a running broker they are a moment old.
                     if !log.has_running_owner() {
                         warnings.extend(replay.undecided(&partition.to_string()));
@@ -234,6 +234,7 @@ impl LogDir {
                 .and_then(|log| {
                     // Its coordinator deletes what snapshots made superfluous, so a late start says nothing.
                     replay.run(&log)?;
+                    warnings.extend(Doubts::of(&log)?.torn_end);
                     Ok(check_end(&log))
                 });
             if !is_replayed(replayed, partition, unread)? {

@@ -1,6 +1,6 @@
 //! Reads transactional ids from `__transaction_state` (FORMAT.md «Internal topics»). The last record of each id counts.
 
-use super::whole_logs::{check_end, late_start};
+use super::whole_logs::{Doubts, check_end};
 use super::{LogDir, Unread, pass_over};
 use crate::error::Result;
 use crate::log::Log;
@@ -87,6 +87,9 @@ pub struct Transaction {
     /// Of a complete transaction: the partitions that the record before named, which prepared its end. `None` if compaction has removed
     /// that record, and while a transaction is not complete.
     pub ended_partitions: Option<Vec<(String, Vec<i32>)>>,
+    /// The producer epoch of the transaction's records: that of the record that said it was ongoing. `None` if compaction has removed that
+    /// record, and before the first transaction.
+    pub ongoing_epoch: Option<i32>,
     /// Start of the transaction, in ms since 1970; `None` before the first one.
     pub start_timestamp: Option<i64>,
     /// When the coordinator last changed the record, in ms since 1970.
@@ -97,6 +100,33 @@ pub struct Transaction {
     pub partition: i32,
     /// Offset of the record.
     pub offset: i64,
+}
+
+/// What coordinators have stored in log dirs.
+#[derive(Debug)]
+pub struct TransactionList {
+    /// The transactional ids, by name.
+    pub transactions: Vec<Transaction>,
+    /// What was skipped, and what may be missing.
+    pub warnings: Vec<String>,
+    /// Partitions of the topic that could not be read completely.
+    pub unread: Vec<Unread>,
+    /// Of partitions with bytes behind the last batch that are none, what is said of it: such bytes may have been a newer record.
+    pub torn_ends: BTreeMap<i32, String>,
+    /// Whether nothing shows that records are missing in the partitions that are here.
+    pub is_whole: bool,
+}
+
+impl Default for TransactionList {
+    fn default() -> Self {
+        Self {
+            transactions: Vec::new(),
+            warnings: Vec::new(),
+            unread: Vec::new(),
+            torn_ends: BTreeMap::new(),
+            is_whole: true,
+        }
+    }
 }
 
 impl LogDir {
@@ -110,18 +140,16 @@ impl LogDir {
     /// `Interrupted`. Per partition, those of a scan, `Corrupt` kinds for a record that no coordinator wrote, and
     /// `UnsupportedVersion` for one newer than Kafka 4.3.
     pub fn transactions(&self) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
-        self.transactions_told(&PartitionProgress::default())
+        let list = self.transaction_list(&PartitionProgress::default())?;
+        Ok((list.transactions, list.warnings, list.unread))
     }
 
     /// The same, and calls `progress` before each partition that is read.
     ///
     /// # Errors
     /// The same; that of `progress`.
-    pub fn transactions_told(
-        &self,
-        progress: &PartitionProgress,
-    ) -> Result<(Vec<Transaction>, Vec<String>, Vec<Unread>)> {
-        let (mut found, mut warnings, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+    pub fn transaction_list(&self, progress: &PartitionProgress) -> Result<TransactionList> {
+        let mut list = TransactionList::default();
         let mut partitions = self.partitions();
         partitions.retain(|place| place.topic == TOPIC);
         let mut steps = Steps::new(progress);
@@ -132,20 +160,30 @@ impl LogDir {
             let replayed = self.log(&place.topic, place.partition).and_then(|log| {
                 let found = replay(&log, place.partition, &mut left_out)?;
                 check_end(&log)?;
-                warnings.extend(late_start(&log)?);
-                Ok(found)
+                Ok((found, Doubts::of(&log)?))
             });
             match replayed {
-                Ok(transactions) => found.extend(transactions.into_values()),
-                Err(error) => pass_over(error, place, &mut unread)?,
+                Ok((transactions, doubts)) => {
+                    list.transactions.extend(transactions.into_values());
+                    list.is_whole &= doubts.late_start.is_none();
+                    if let Some(torn) = &doubts.torn_end {
+                        list.torn_ends.insert(place.partition, torn.clone());
+                    }
+                    list.warnings.extend(doubts.warnings());
+                }
+                Err(error) => pass_over(error, place, &mut list.unread)?,
             }
-            warnings.extend(left_out.warnings(&place.to_string()));
+            let before = list.warnings.len();
+            list.warnings.extend(left_out.warnings(&place.to_string()));
+            list.is_whole &= list.warnings.len() == before;
         }
+        list.is_whole &= list.unread.is_empty() && list.torn_ends.is_empty();
         steps.end()?;
         // An id belongs to one partition. If the topic was assembled from two clusters, two may have it; then both are
         // returned.
-        found.sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
-        Ok((found, warnings, unread))
+        list.transactions
+            .sort_by(|one, other| one.transactional_id.cmp(&other.transactional_id));
+        Ok(list)
     }
 }
 
@@ -173,12 +211,36 @@ fn replay(
                 let before: Option<&Transaction> = transactions.get(&id);
                 found.ended_partitions =
                     before.and_then(|before| partitions_of_end(before, &found));
+                found.ongoing_epoch = ongoing_epoch(before, &found);
                 transactions.insert(id, found)
             }
         };
         Ok(())
     })?;
     Ok(transactions)
+}
+
+/// The producer epoch of a transaction's records, as the records before tell it.
+fn ongoing_epoch(before: Option<&Transaction>, found: &Transaction) -> Option<i32> {
+    use TransactionState::{
+        CompleteAbort, CompleteCommit, Ongoing, PrepareAbort, PrepareCommit, PrepareEpochFence,
+    };
+    if found.state == Ongoing {
+        return Some(found.producer_epoch);
+    }
+    let before = before.filter(|before| {
+        before.producer_id == found.producer_id
+            || found.previous_producer_id == Some(before.producer_id)
+    })?;
+    let is_next = match (before.state, found.state) {
+        (Ongoing, PrepareCommit | PrepareAbort | PrepareEpochFence)
+        | (PrepareEpochFence, PrepareAbort)
+        | (PrepareCommit, CompleteCommit)
+        | (PrepareAbort | PrepareEpochFence, CompleteAbort) => true,
+        // Written again, for example with another timeout.
+        (one, other) => one == other && before.start_timestamp == found.start_timestamp,
+    };
+    before.ongoing_epoch.filter(|_| is_next)
 }
 
 /// The partitions of a transaction that `complete` ends, as the record before it named them.
@@ -230,6 +292,7 @@ fn transaction(
         timeout_ms: int(value, "transactionTimeoutMs"),
         partitions: partitions.into_iter().collect(),
         ended_partitions: None,
+        ongoing_epoch: None,
         start_timestamp: long(value, "transactionStartTimestampMs").filter(|time| *time >= 0),
         last_update_timestamp: long(value, "transactionLastUpdateTimestampMs").unwrap_or(-1),
         client_transaction_version: small("clientTransactionVersion"),

@@ -147,6 +147,10 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
     }
     let held = snapshot.map(|snapshot| snapshot.end_offset);
     let (first, end) = (log.log_start_offset()?, log.log_end_offset()?);
+    let torn = log.torn_tail()?.filter(|_| !log.has_running_owner());
+    warnings.extend(
+        torn.map(|torn| format!("{name}: {torn}: what they said, and all behind them, is missing")),
+    );
     let start = held.unwrap_or(0);
     if start < first {
         warnings.push(format!(

@@ -222,7 +222,7 @@ impl Places {
         };
         let mut newest = if before.is_some() { 0 } else { held };
         for (_, name) in logs.iter().skip(first) {
-            each_change(&self.logs.join(name), options, |transaction| {
+            let torn = each_change(&self.logs.join(name), options, |transaction| {
                 newest = newest.max(transaction.zxid);
                 nodes.newest_time = nodes.newest_time.max(Some(transaction.time));
                 if transaction.zxid <= held {
@@ -238,6 +238,7 @@ impl Places {
                 }
                 Ok(())
             })?;
+            nodes.warnings.extend(torn);
         }
         if newest < held {
             let hint = format!(

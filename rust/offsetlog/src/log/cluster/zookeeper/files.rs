@@ -160,17 +160,17 @@ pub(super) fn read_snapshot(
     }
 }
 
-/// Hands over the transactions of a log, whose numbers ascend.
+/// Hands over the transactions of a log, whose numbers ascend. Returns a warning if the last one is not whole.
 pub(super) fn each_change(
     path: &Path,
     options: &OpenOptions,
     mut take: impl FnMut(&Transaction<'_>) -> Result<()>,
-) -> Result<()> {
+) -> Result<Option<String>> {
     let mut window = Window::open(path, Packing::None, options)?;
     window.more()?;
     if window.size == 0 {
         // Made, and nothing written yet.
-        return Ok(());
+        return Ok(None);
     }
     let header = read_log_header(window.rest()).map_err(|error| window.fault(error))?;
     window.at += header;
@@ -193,8 +193,16 @@ pub(super) fn each_change(
                 take(&transaction).map_err(|error| window.placed(error))?;
             }
             LogPiece::End { torn } => {
+                let part = window.rest().get(..torn).unwrap_or(window.rest());
+                let told = part.iter().any(|byte| *byte != 0).then(|| {
+                    format!(
+                        "{}: at position {} a transaction was not written whole, or is damaged: what it changed is missing",
+                        path.display(),
+                        window.position()
+                    )
+                });
                 window.at += torn.min(window.rest().len());
-                return only_zeros(window);
+                return only_zeros(window).map(|()| told);
             }
         }
         window.at += used;

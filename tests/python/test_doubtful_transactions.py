@@ -1,0 +1,167 @@
+"""Transactions of which the coordinators' records do not tell for certain how they end: nobody ends them without being asked to."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from frames import frames
+from golden import CLEAN, CLEAN_LOG_DIRS
+from held_records import NOW, PRODUCER, decide, lines, made, offsetlog, transactional
+from writing import HOLD, running, tree
+
+from offsetlog import ConfigError, Log, LogDir, end_transaction
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+STATE = "__transaction_state-0"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A log dir of a transaction without a marker, whose coordinator said nothing yet."""
+    return made(tmp_path)
+
+
+def standing(place: Path, *more: object) -> str:
+    (found,) = [line for line in lines("producers", place, *more, "--open") if line["topic"] in {"top", "g-txn"}]
+    return str(found["standing"])
+
+
+def ended(place: Path, *words: str) -> bool:
+    """Whether it would be ended; a dry run says so as the real one."""
+    before = tree(place)
+    done = offsetlog("end-transaction", "top-0", PRODUCER, place, *words, "--dry-run")
+    assert tree(place) == before
+    return done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("later", "said"),
+    [
+        (-10 * MINUTE, "committing"),
+        (-20, "unknown"),
+        (0, "unknown"),
+        (20, "unknown"),
+        (4 * MINUTE, "unknown"),
+        (10 * MINUTE, "hanging"),
+    ],
+)
+def test_clocks_of_two_brokers_differ(place: Path, later: int, said: str) -> None:
+    """A marker has the time of the partition's leader, and the start of the transaction that of its coordinator.
+
+    Two transactions, of which the second one's marker is lost here, and what came late behind the marker of the first look the same.
+    """
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=True, timestamp=NOW + later)
+        log.append_batches(transactional(PRODUCER, 3))
+    decide(place, "CompleteCommit", prepared=(0,), partitions=(), started=NOW)
+    assert standing(place) == said
+    assert ended(place) == (said == "committing")
+    assert not ended(place, "--abort")
+    # A decision cannot be overruled, and what nobody knows, somebody has to say.
+    assert ended(place, "--without-state", "--abort") == (said != "committing")
+
+
+@pytest.mark.parametrize(("epoch", "said"), [(0, "committing"), (1, "hanging")])
+def test_a_raised_epoch_needs_no_clock(tmp_path: Path, epoch: int, said: str) -> None:
+    """The marker of a client that raises it with each transaction has the next epoch."""
+    place = made(tmp_path)
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=True, timestamp=NOW)
+        log.append_batches(transactional(PRODUCER, 3))
+    # As a broker would not write it: a batch of an earlier epoch behind it.
+    decide(place, "CompleteCommit", prepared=(0,), partitions=(), started=NOW, client=2, epoch=1)
+    if epoch:
+        path = place / "top-0" / f"{0:020}.log"
+        (marker,) = [frame for frame in frames(path) if frame.base_offset == 3]
+        data = bytearray(path.read_bytes())
+        data[marker.position + 51 : marker.position + 53] = (1).to_bytes(2, "big")
+        from make_log import crc32c  # here alone
+
+        body = data[marker.position + 21 : marker.position + marker.size_bytes]
+        data[marker.position + 17 : marker.position + 21] = crc32c(bytes(body)).to_bytes(4, "big")
+        path.write_bytes(data)
+        for leftover in (place / "top-0").glob("*.snapshot"):
+            leftover.unlink()
+    assert standing(place) == said
+
+
+@pytest.mark.parametrize(("state", "said"), [("Ongoing", "unknown"), ("PrepareCommit", "committing"), ("PrepareAbort", "aborting")])
+@pytest.mark.parametrize("damage", ["cut", "length"])
+def test_half_a_record_behind_the_newest_may_be_the_decision(place: Path, state: str, said: str, damage: str) -> None:
+    """What was decided stays so; of what was not nobody knows."""
+    decide(place, state)
+    path = place / STATE / f"{0:020}.log"
+    whole = path.stat().st_size
+    decide(place, "PrepareCommit")
+    (place / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-5:]
+    else:
+        data[whole + 8 : whole + 12] = b"\x7f\xff\xff\xff"
+    path.write_bytes(data)
+    for checkpoint in place.glob("*-checkpoint"):
+        checkpoint.unlink()
+    assert standing(place) == said
+    done = offsetlog("transactions", place)
+    assert "torn tail" in done.stderr
+    refused = offsetlog("end-transaction", "top-0", PRODUCER, place, "--abort", "--dry-run")
+    assert (refused.returncode == 0) == (said == "aborting")
+    if said == "unknown":
+        assert "torn tail" in refused.stderr
+        with pytest.raises(ConfigError, match="torn tail"):
+            end_transaction(place, "top", 0, PRODUCER, commit=False, dry_run=True)
+        assert ended(place, "--without-state", "--abort")
+
+
+def test_beside_a_running_broker_the_end_is_a_write_in_progress(place: Path) -> None:
+
+    decide(place, "Ongoing")
+    path = place / STATE / f"{0:020}.log"
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:40])
+    lock = place / ".lock"
+    lock.touch()
+    with running(HOLD, lock):
+        assert standing(place) == "ongoing"
+    assert standing(place) == "unknown"
+
+
+def test_a_coordinator_whose_beginning_is_lost_knows_of_no_hanging_transaction(tmp_path: Path) -> None:
+    """Of a real broker: the segment that said that the transaction is ongoing is gone."""
+    folders = [Path(shutil.copytree(each, tmp_path / each.name)) for each in CLEAN_LOG_DIRS]
+    metadata = CLEAN / "metadata-dir"
+    assert standing(folders[0], *folders[1:], metadata) == "ongoing"
+    (directory,) = [each / "__transaction_state-1" for each in folders if (each / "__transaction_state-1").exists()]
+    (path,) = directory.glob("*.log")
+    behind = next(frame for frame in frames(path) if (frame.base_offset or 0) > 287)
+    data = path.read_bytes()[behind.position :]
+    for file in directory.glob("0*"):
+        file.unlink()
+    (directory / f"{behind.base_offset:020}.log").write_bytes(data)
+    assert standing(folders[0], *folders[1:], metadata) == "unknown"
+    told = offsetlog("end-transaction", "g-txn-0", 1000, *folders, "--abort", "--dry-run")
+    assert told.returncode == 2
+    assert "no coordinator has a transaction" not in told.stderr
+    why = [line["sentence"] for line in lines("why", *folders, metadata, "-t", "g-txn") if line["question"] == "read_committed"]
+    assert not [sentence for sentence in why if "no coordinator knows of it" in sentence]
+    done = offsetlog("end-transaction", "g-txn-0", 1000, *folders, "--abort", "--without-state", "--single-replica", "--dry-run")
+    assert done.returncode == 0
+    assert f"__transaction_state-1: it begins at offset {behind.base_offset}" in done.stderr
+
+
+def test_the_decision_of_the_newest_leader_counts(tmp_path: Path) -> None:
+    """The longer replica of the coordinator's log is of a leader that died before it; Kafka would cut it off."""
+    older, newer = made(tmp_path / "older"), tmp_path / "newer"
+    decide(older, "Ongoing", leader_epoch=4)
+    shutil.copytree(older, newer)
+    shutil.rmtree(newer / "top-0")
+    for _ in range(2):
+        decide(older, "Ongoing", leader_epoch=5)
+    decide(newer, "PrepareCommit", leader_epoch=6)
+    assert standing(older) == "ongoing"
+    assert standing(older, newer) == standing(newer, older) == "committing"
+    with LogDir.open([older, newer]) as logs:
+        assert [each.state for each in logs.transactions()] == ["PrepareCommit"]
