@@ -51,20 +51,6 @@ from kafka import TopicPartition
 from offsetlog import Log, restore
 
 
-@pytest.fixture(scope="module")
-def clean_starts(tmp_path_factory: pytest.TempPathFactory) -> CleanStarts:
-    """What brokers say that have nothing to load."""
-    return CleanStarts(tmp_path_factory.mktemp("clean"))
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenFiles]:
-    """What every test here restored; Kafka's dump tool finds nothing in any of it."""
-    files = WrittenFiles(tmp_path_factory.mktemp("written"))
-    yield files
-    files.check()
-
-
 class Restored:
     """A broker of a new cluster with two log dirs, whose topics are all restored, before its first start."""
 
@@ -121,7 +107,7 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
         check_rows(broker, READABLE)
 
 
-def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
+def test_up_to_a_time_and_to_offsets(tmp_path: Path, written: WrittenFiles) -> None:
     """A new cluster serves what is below an offset, also in the middle of a batch, and before the first record of a time; and goes on there."""
     known = {golden.name: golden for golden in READABLE}
     times = sorted(row.timestamp for row in known["g-time-0"].rows)
@@ -132,8 +118,10 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
     into = functools.partial(restore, SOURCES, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
     report = into(topics=["g-plain", "g-codec-lz4"], ends=ends)
     assert {each.state for each in report.partitions} == {"restored"}
+    written.keep(report)
     report = into(topics="g-time", until=until)
     assert {each.state for each in report.partitions} == {"restored"}
+    written.keep(report)
     first = next(row.offset for row in known["g-time-0"].rows if row.timestamp >= until)
     wanted = {
         **{TopicPartition(*at): [row for row in known[f"{at[0]}-{at[1]}"].rows if row.offset < end] for at, end in ends.items()},
@@ -150,7 +138,7 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
                 assert writer.send(at.partition, [AFTERWARDS]) == [rows[-1].offset + 1]
 
 
-def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path) -> None:
+def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path, written: WrittenFiles) -> None:
     """Its controller takes no topics from a file any more. The commands make what it lacks, and keep its retention from what is restored."""
     broker, log_dirs = with_log_dirs("4.3.0", tmp_path / "broker", BUSY)
     with broker.running():
@@ -174,6 +162,7 @@ def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path
     report = into()
     assert {each.state for each in report.partitions} == {"restored"}
     assert len(report.partitions) == len(known)
+    written.keep(report)
     for _ in range(2):
         with broker.running():
             # The cluster's epochs are below those of the old one, which are counted anew.

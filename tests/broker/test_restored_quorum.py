@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from clients import Admin
 from cluster_members import SYNC_SECONDS, LoneController, MemberBroker, QuorumMember, start_together, wait_for_isr
-from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, check_rows
+from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, WrittenFiles, check_rows
 
 from broker import two_free_ports
 from conftest import KRAFT
@@ -55,7 +55,7 @@ if IS_WHOLE:
 
 
 @pytest.mark.parametrize(("version", "how", "nodes"), CASES)
-def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path) -> None:
+def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path, written: WrittenFiles) -> None:
     """Also after the death of one node of three, and when all have been killed."""
     with quorum(version, tmp_path, nodes, how) as members:
         report = restore_into(members)
@@ -64,11 +64,12 @@ def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int,
         ]
         # The format tool writes one into each of a node's folders; controllers read that of the metadata.
         assert {str(member.directory / "metadata" / "bootstrap.checkpoint") for member in members} <= set(report.bootstrap_checkpoints)
+        written.keep(report)
         check_serves(members)
 
 
 @pytest.mark.parametrize("how", ["voters", "initial controllers"] if IS_WHOLE else ["voters"])
-def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
+def test_several_controllers_of_kafka_3(how: str, tmp_path: Path, written: WrittenFiles) -> None:
     """Their brokers would see the cluster without its topics for a moment, and set everything aside: they start once before."""
     with quorum("3.9.2", tmp_path, 3, how) as members:
         before = [file.read_bytes() for file in bootstraps(tmp_path)]
@@ -89,12 +90,13 @@ def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
         assert {each.state for each in report.partitions} == {"restored"}, [
             each for each in report.partitions if each.state != "restored"
         ]
+        written.keep(report)
         # The cluster's leader epochs are below those of the records, which are counted anew.
         check_serves(members, epochs=False)
 
 
 @pytest.mark.parametrize("version", KRAFT)
-def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path) -> None:
+def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path, written: WrittenFiles) -> None:
     """What is told before the first start is enough: which file goes where, and who starts first."""
     controller = LoneController(version, tmp_path / "controller")
     controller.levels = {"org.apache.kafka.controller.QuorumController": "info"}
@@ -105,6 +107,7 @@ def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Pa
     broker.format()
     report = restore(SOURCES, broker.log_dir, topics=TOPICS, broker=broker.properties, new_cluster=True)
     assert (report.target, {each.state for each in report.partitions}) == ("new-cluster", {"restored"})
+    written.keep(report)
     notes = [each.reason for each in report.remaining if each.about == "first start"]
     assert any("start the controller before the other brokers" in note for note in notes) == (version < "4")
     (file,) = report.bootstrap_checkpoints
