@@ -18,10 +18,12 @@ import pytest
 from clients import Admin, ReaderOfAll, Writer
 from cluster_members import MemberBroker, ZooKeeperMember, wait_for_isr
 from golden import DATA, Golden
+from moved_clock import MovedClock
 from peers import Appended
 from restoring import (
     AFTERWARDS,
     BUSY,
+    HOUR,
     IS_WHOLE,
     KILLED,
     READABLE,
@@ -169,9 +171,18 @@ def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path
             check_rows(broker, known, epochs=False)
 
 
-HOURS = (Case("unclean", "4.3.0", 2), Case("clean", "2.8.2", 2))
-"""Those whose last run lasts two hours by the broker's clock; all, where there is time. (2.8.2 looks for old segments first after half a
-minute, by a clock that cannot be moved.)"""
+HOURS = {
+    "new": [Case("unclean", "4.3.0", 2), Case("live", "3.9.2", 2), Case("2.8.2", "3.9.2", 2), Case("torn", "4.3.0", 2)],
+    "stopped": [Case("clean", "4.3.0", 2), Case("unclean", "3.9.2", 1), Case("clean", "2.8.2", 2)],
+    "zookeeper": [Case("3.9.2-zookeeper", "4.3.0", 2)],
+}
+"""Those whose last run lasts two hours by the broker's clock: of each kind of disks one; all, where there is time. (2.8.2 looks for old
+segments first after half a minute, by a clock that cannot be moved.)"""
+
+
+def clock_of(broker: Broker, directory: Path, target: str, case: Case) -> MovedClock | None:
+    """The clock of the broker's last run, if it moves."""
+    return with_moved_clock(broker, directory) if IS_WHOLE or case in HOURS[target] else None
 
 
 @pytest.mark.parametrize(
@@ -183,6 +194,7 @@ minute, by a clock that cannot be moved.)"""
             ("unclean", "4.3.0", 2),
             ("unclean", "3.9.2", 1),
             ("live", "4.3.0", 1),
+            ("live", "3.9.2", 2),
             ("2.8.2", "4.3.0", 1),
             ("2.8.2", "3.9.2", 2),
         ],
@@ -209,7 +221,7 @@ def test_a_cluster_with_one_log_dir_or_two(case: Case, tmp_path: Path, clean_sta
     written.keep(report)
     commits = expected_commits() if kind == "clean" else {}
     for last in (False, False, True):
-        clock = with_moved_clock(broker, tmp_path) if last and (IS_WHOLE or case in HOURS) else None
+        clock = clock_of(broker, tmp_path, "new", case) if last else None
         with broker.running():
             check_rows(broker, partitions, epochs=False)
             if commits:
@@ -232,9 +244,13 @@ def test_damaged_disks(case: Case, tmp_path: Path, clean_starts: CleanStarts, wr
     assert {each.state for each in report.partitions} == {"restored"}
     assert {f"{each.topic}-{each.partition}" for each in report.partitions} == {golden.name for golden in known}
     written.keep(report)
-    for _ in range(3):
+    for last in (False, False, True):
+        clock = clock_of(broker, tmp_path, "new", case) if last else None
         with broker.running():
             check_damaged(broker, report, known)
+            if clock is not None:
+                let_two_hours_pass(broker, clock)
+                check_damaged(broker, report, known)
     clean_starts.check_words(broker, [golden.name for golden in known])
 
 
@@ -246,7 +262,10 @@ def test_damaged_disks(case: Case, tmp_path: Path, clean_starts: CleanStarts, wr
 def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Its data says which topics there are, with their settings and ids; a new cluster without ZooKeeper has them all."""
     old = DATA / f"kafka-{case.kind}"
-    broker, log_dirs = with_log_dirs(case.version, tmp_path / "broker", BUSY, count=case.log_dirs)
+    # The old broker's retention.
+    broker, log_dirs = with_log_dirs(
+        case.version, tmp_path / "broker", {**BUSY, "log.retention.ms": 12 * HOUR * 1000}, count=case.log_dirs
+    )
     assert broker.metadata_dir is not None
     report = restore(
         [old / "log-dir", old / "zookeeper"], log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True
@@ -256,20 +275,33 @@ def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: Cle
     topics = Counter(each.topic for each in report.partitions)
     assert topics.keys() == settings.keys()
     written.keep(report)
-    for _ in range(3):
+
+    def check() -> None:
+        with Admin(broker.address) as admin:
+            held = admin.settings(list(topics))
+            for topic, number in topics.items():
+                assert len(admin.leader_epochs(topic)) == number
+                own = {name: value for name, (value, source) in settings[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
+                assert own.items() <= {name: value for name, (value, _) in held[topic].items()}.items()
+
+    for last in (False, False, True):
+        clock = clock_of(broker, tmp_path, "zookeeper", case) if last else None
         with broker.running():
-            with Admin(broker.address) as admin:
-                held = admin.settings(list(topics))
-                for topic, number in topics.items():
-                    assert len(admin.leader_epochs(topic)) == number
-                    own = {name: value for name, (value, source) in settings[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
-                    assert own.items() <= {name: value for name, (value, _) in held[topic].items()}.items()
+            check()
             for topic, number in topics.items():
                 with Writer(broker.address, topic) as writer:
                     ends = [
                         writer.send(partition, [Appended(b"key", b"value", int(1000 * time.time()))]) for partition in range(number)
                     ]
                 assert ends == [[broker.runs - 1]] * number
+            if clock is not None:
+                let_two_hours_pass(broker, clock)
+                check()
+                places = [TopicPartition(topic, partition) for topic, number in topics.items() for partition in range(number)]
+                with ReaderOfAll(broker.address, places, "read_committed") as reader:
+                    assert {at: [row.offset for row in rows] for at, rows in reader.everything().items()} == {
+                        at: list(range(broker.runs)) for at in places
+                    }
     clean_starts.check_words(broker, [f"{each.topic}-{each.partition}" for each in report.partitions])
 
 
@@ -280,13 +312,17 @@ def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: Cle
             ("clean", "4.3.0", 2),
             ("clean", "3.9.2-zookeeper", 2),
             ("clean", "2.8.2", 2),
+            ("unclean", "3.9.2", 1),
             ("unclean", "2.8.2", 1),
+            ("live", "4.3.0", 1),
             ("live", "2.8.2", 2),
+            ("2.8.2", "3.9.2", 2),
             ("2.8.2", "2.8.2", 1),
+            ("torn", "4.3.0", 1),
             ("torn", "2.8.2", 2),
         ],
         ("clean", *KILLED, "2.8.2", "torn"),
-        ("4.3.0", "3.9.2-zookeeper", "2.8.2"),
+        ("4.3.0", "3.9.2", "3.9.2-zookeeper", "2.8.2"),
     ),
     ids=lambda case: "-".join(map(str, case)),
 )
@@ -322,7 +358,7 @@ def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clea
             check_rows(broker, partitions, epochs=False)
 
     for run in range(3):
-        clock = with_moved_clock(broker, tmp_path) if run == 2 and (IS_WHOLE or case in HOURS) else None
+        clock = clock_of(broker, tmp_path, "stopped", case) if run == 2 else None
         with broker.running():
             check()
             if run == 0 and kind != "torn":
@@ -331,7 +367,7 @@ def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clea
                     for golden in partitions:
                         if golden.topic == topic:
                             assert writer.send(golden.partition, [AFTERWARDS]) == [golden.end]
-            if run == 0 and kind == "clean" and version == "2.8.2":
+            if run == 0 and kind == "clean":
                 commits = reset_offsets(broker, tmp_path / "reset.csv")
             if commits:
                 commits = check_that_groups_go_on(broker, commits)
