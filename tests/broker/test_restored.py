@@ -38,6 +38,7 @@ from restoring import (
     committed_offsets,
     expected_commits,
     give_log_dirs,
+    is_compacted,
     known_of,
     let_two_hours_pass,
     with_log_dirs,
@@ -50,7 +51,7 @@ from test_lag_beside_kafka import TOOLS
 from broker import Broker, ZooKeeperBroker, broker_of, java, run as execute
 from conftest import KRAFT
 from kafka import TopicPartition
-from offsetlog import Log, restore
+from offsetlog import Log, RestoreReport, restore
 
 
 class Restored:
@@ -419,6 +420,10 @@ OF_TWO = {
 }
 
 
+BESIDE = ("torn", "unclean")
+"""What is restored by a second call: damaged disks with 4.3.0, those of a killed broker with 3.9.2; both, where there is time."""
+
+
 @pytest.mark.parametrize("version", KRAFT)
 def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Each has two log dirs. Both are in sync from the start, each leads some, and when one goes the other has every record."""
@@ -427,35 +432,60 @@ def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: Cle
     log_dirs = {broker: give_log_dirs(broker, BUSY) for broker in (first, second)}
     topics = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
     assert first.metadata_dir is not None
-    report = restore(
-        SOURCES,
-        [*log_dirs[first], *log_dirs[second]],
-        topics=topics,
+    into = functools.partial(
+        restore,
+        into=[*log_dirs[first], *log_dirs[second]],
         metadata=first.metadata_dir,
         broker=first.properties,
         new_cluster=True,
         replication_factor=2,
     )
+    report = into(SOURCES, topics=topics)
     # Brokers of Kafka 3 must not be there before the controller has the topics.
     assert any(each.about == "first start" for each in report.remaining) == (version < "4")
     assert {tuple(sorted(place.node_id or 0 for place in each.into)) for each in report.partitions} == {(1, 2)}
     assert {Path(place.path).parent for each in report.partitions for place in each.into} == {*log_dirs[first], *log_dirs[second]}
     written.keep(report)
     partitions = [golden for golden in READABLE if golden.topic in topics]
+    more: dict[str, tuple[RestoreReport, list[Golden]]] = {}
+    for kind in BESIDE if IS_WHOLE else [BESIDE[KRAFT.index(version)]]:
+        sources, known = known_of(kind)
+        known = [golden for golden in known if golden.topic not in topics and not golden.topic.startswith(("__", "g-removed"))]
+        names = sorted({golden.topic for golden in known})
+        assert names
+        also = into(sources, topics=names)
+        assert {each.state for each in also.partitions} == {"restored"}
+        assert {each.source for each in also.partitions} == {str(golden.directory) for golden in known}
+        written.keep(also)
+        more[kind] = also, known
+        topics += names
+
+    def check(broker: Broker) -> None:
+        check_rows(broker, partitions)
+        for kind, (also, known) in more.items():
+            if kind == "torn":
+                check_damaged(broker, also, known)
+            else:
+                check_rows(broker, known, epochs=False)
+
     with first.running():
         with second.running():
             leaders = wait_for_isr(first, topics, {1, 2})
-            check_rows(first, partitions)
-            check_rows(second, partitions)
+            check(first)
+            check(second)
         assert set(wait_for_isr(first, topics, {1}).values()) == {1}
-        check_rows(first, partitions)
+        check(first)
         with second.running():
             wait_for_isr(first, topics, {1, 2})
-            check_rows(second, partitions)
+            check(second)
     assert set(leaders.values()) == {1, 2}
+    everything = [*partitions, *(golden for _, known in more.values() for golden in known)]
     for broker in (first, second):
-        clean_starts.check_words(broker, [golden.name for golden in partitions], OF_TWO)
-    for golden in partitions:
+        clean_starts.check_words(broker, [golden.name for golden in everything], OF_TWO)
+    for golden in everything:
+        if is_compacted(golden.topic):
+            # Each broker has a cleaner of its own.
+            continue
         logs = [b"".join(file.read_bytes() for file in sorted(directory_of(golden, dirs).glob("*.log"))) for dirs in log_dirs.values()]
         assert logs[0] == logs[1], golden.name
 
