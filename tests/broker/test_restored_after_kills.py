@@ -136,7 +136,9 @@ def test_a_killed_restore_is_finished(
         # A log dir whose writer died is not marked as clean again, so this broker recovers first.
         return
     check_alarms(broker, clean_starts.warnings(broker), OF_HALVES)
-    check_untouched(broker, [golden.name for golden in partitions], "-delete]")
+    # Kafka 3 does not name the folder that it deletes a segment of. That every record is there was seen.
+    halves = "-delete]" if version >= "4" else "Deleting segment"
+    check_untouched(broker, [golden.name for golden in partitions], re.escape(halves))
     for run in range(1, broker.runs + 1):
         for line, plain in alarms(broker, run):
             assert "-delete/" in line or not re.search("|".join(OF_HALVES), plain), line
