@@ -344,6 +344,20 @@ def cases(pairwise: Sequence[tuple[str, str, int]], kinds: Sequence[str], versio
     return [Case(*each) for each in pairwise]
 
 
+HOURS = {
+    "new": [Case("unclean", "4.3.0", 2), Case("live", "3.9.2", 2), Case("2.8.2", "3.9.2", 2), Case("torn", "4.3.0", 2)],
+    "stopped": [Case("clean", "4.3.0", 2), Case("unclean", "3.9.2", 1), Case("clean", "2.8.2", 2)],
+    "zookeeper": [Case("3.9.2-zookeeper", "4.3.0", 2)],
+}
+"""Those whose last run lasts two hours by the broker's clock: of each kind of disks one; all, where there is time. (2.8.2 looks for old
+segments first after half a minute, by a clock that cannot be moved.)"""
+
+
+def clock_of(broker: Broker, directory: Path, target: str, case: Case) -> MovedClock | None:
+    """The clock of the broker's last run, if it moves."""
+    return with_moved_clock(broker, directory) if IS_WHOLE or case in HOURS[target] else None
+
+
 def check_damaged(broker: Broker, report: RestoreReport, known: Iterable[Golden]) -> None:
     """What a real broker kept of damaged logs is served as that had it, and of all other offsets each is served too, or told as lost."""
     ends = {TopicPartition(each.topic, each.partition): each.log_end_offset for each in report.partitions}

@@ -7,8 +7,6 @@ import functools
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,7 +16,6 @@ import pytest
 from clients import Admin, ReaderOfAll, Writer
 from cluster_members import MemberBroker, ZooKeeperMember, wait_for_isr
 from golden import DATA, Golden
-from moved_clock import MovedClock
 from peers import Appended
 from restoring import (
     AFTERWARDS,
@@ -35,6 +32,7 @@ from restoring import (
     check_damaged,
     check_rows,
     check_that_groups_go_on,
+    clock_of,
     committed_offsets,
     expected_commits,
     give_log_dirs,
@@ -45,8 +43,6 @@ from restoring import (
     with_moved_clock,
 )
 from test_cluster_again import PROGRAMS
-from test_groups_beside_kafka import reset
-from test_lag_beside_kafka import TOOLS
 
 from broker import Broker, ZooKeeperBroker, broker_of, java, run as execute
 from conftest import KRAFT
@@ -172,20 +168,6 @@ def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path
             check_rows(broker, known, epochs=False)
 
 
-HOURS = {
-    "new": [Case("unclean", "4.3.0", 2), Case("live", "3.9.2", 2), Case("2.8.2", "3.9.2", 2), Case("torn", "4.3.0", 2)],
-    "stopped": [Case("clean", "4.3.0", 2), Case("unclean", "3.9.2", 1), Case("clean", "2.8.2", 2)],
-    "zookeeper": [Case("3.9.2-zookeeper", "4.3.0", 2)],
-}
-"""Those whose last run lasts two hours by the broker's clock: of each kind of disks one; all, where there is time. (2.8.2 looks for old
-segments first after half a minute, by a clock that cannot be moved.)"""
-
-
-def clock_of(broker: Broker, directory: Path, target: str, case: Case) -> MovedClock | None:
-    """The clock of the broker's last run, if it moves."""
-    return with_moved_clock(broker, directory) if IS_WHOLE or case in HOURS[target] else None
-
-
 @pytest.mark.parametrize(
     "case",
     cases(
@@ -304,90 +286,6 @@ def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: Cle
                         at: list(range(broker.runs)) for at in places
                     }
     clean_starts.check_words(broker, [f"{each.topic}-{each.partition}" for each in report.partitions])
-
-
-@pytest.mark.parametrize(
-    "case",
-    cases(
-        [
-            ("clean", "4.3.0", 2),
-            ("clean", "3.9.2-zookeeper", 2),
-            ("clean", "2.8.2", 2),
-            ("unclean", "3.9.2", 1),
-            ("unclean", "2.8.2", 1),
-            ("live", "4.3.0", 1),
-            ("live", "2.8.2", 2),
-            ("2.8.2", "3.9.2", 2),
-            ("2.8.2", "2.8.2", 1),
-            ("torn", "4.3.0", 1),
-            ("torn", "2.8.2", 2),
-        ],
-        ("clean", *KILLED, "2.8.2", "torn"),
-        ("4.3.0", "3.9.2", "3.9.2-zookeeper", "2.8.2"),
-    ),
-    ids=lambda case: "-".join(map(str, case)),
-)
-def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
-    """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
-    kind, version, count = case
-    quiet = {**BUSY, "log.retention.ms": -1}
-    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=count)
-    sources, known = known_of(kind)
-    chosen = {each.source for each in restore(sources, tmp_path / "plan", dry_run=True).partitions}
-    partitions = [golden for golden in known if str(golden.directory) in chosen and not golden.topic.startswith("__")]
-    topics = Counter(golden.topic for golden in partitions)
-    with broker.running(), Admin(broker.address) as admin:
-        for topic, number in topics.items():
-            admin.create(topic, number, {"cleanup.policy": "compact" if "compact" in topic else "delete"})
-            admin.leader_epochs(topic)
-    metadata = broker.metadata_dir or broker.zookeeper_dir
-    report = restore(sources, log_dirs, topics=list(topics), metadata=() if metadata is None else metadata)
-    # A log that never had a record is what the broker has made itself.
-    begun = {golden.name for golden in partitions if golden.end}
-    assert {f"{each.topic}-{each.partition}" for each in report.partitions if each.state == "restored"} >= begun
-    assert {each.state for each in report.partitions} <= {"restored", "there"}
-    assert len(partitions) == len(report.partitions)
-    assert kind != "clean" or len(partitions) == len(READABLE)
-    written.keep(report)
-    commits: dict[tuple[str, str, int], int] = {}
-
-    def check() -> None:
-        if kind == "torn":
-            check_damaged(broker, report, partitions)
-        else:
-            # The cluster's epochs are below those of the old one, which are counted anew.
-            check_rows(broker, partitions, epochs=False)
-
-    for run in range(3):
-        clock = clock_of(broker, tmp_path, "stopped", case) if run == 2 else None
-        with broker.running():
-            check()
-            if run == 0 and kind != "torn":
-                topic = "first" if kind == "2.8.2" else "g-plain"
-                with Writer(broker.address, topic) as writer:
-                    for golden in partitions:
-                        if golden.topic == topic:
-                            assert writer.send(golden.partition, [AFTERWARDS]) == [golden.end]
-            if run == 0 and kind == "clean":
-                commits = reset_offsets(broker, tmp_path / "reset.csv")
-            if commits:
-                commits = check_that_groups_go_on(broker, commits)
-            if clock is not None:
-                let_two_hours_pass(broker, clock)
-                check()
-    clean_starts.check_words(broker, [golden.name for golden in partitions])
-
-
-def reset_offsets(broker: Broker, file: Path) -> dict[tuple[str, str, int], int]:
-    """Give the broker what groups of the old cluster had committed, by Kafka's tool and the file that is made for it."""
-    command = [sys.executable, "-m", "offsetlog", "groups", *map(str, SOURCES), "--reset-csv"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert made.returncode == 0, made.stderr
-    file.write_text(made.stdout, encoding="utf-8")
-    reset(broker, TOOLS[broker.version], made.stderr, file)
-    expected = expected_commits()
-    assert committed_offsets(broker, {group for group, _, _ in expected}) == expected
-    return expected
 
 
 @pytest.mark.parametrize("version", KRAFT)
