@@ -18,6 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 
 from cleaners import Cleaners
 from cluster_scenario import ClusterScenario
+from restoring import CleanStarts, WrittenFiles
 from upkeep import Upkeep
 
 from broker import ROOT, WITH_ZOOKEEPER  # the path comes first
@@ -130,3 +131,17 @@ def upkeep_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def upkeep(upkeep_told: Upkeep) -> Upkeep:
     """Upkeep that came to the end."""
     return _ended(upkeep_told)
+
+
+@pytest.fixture(scope="session")
+def clean_starts(tmp_path_factory: pytest.TempPathFactory) -> CleanStarts:
+    """What brokers say that have nothing to load."""
+    return CleanStarts(tmp_path_factory.mktemp("clean"))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenFiles]:
+    """What the tests of a file restored; Kafka's dump tool finds nothing in any of it."""
+    files = WrittenFiles(tmp_path_factory.mktemp("written"))
+    yield files
+    files.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -9,14 +10,17 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients import Admin
+from golden import DATA
 
 from broker import Broker, broker_of, java
+from conftest import KRAFT
 from offsetlog import LogDir, MetadataImage, identity
 
 VERSION = "4.3.0"
@@ -29,6 +33,8 @@ SECURE = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "log.segment.delete.delay.ms": 1000,
+    # Before that, a broker that has started waits half a minute.
+    "log.initial.task.delay.ms": 500,
 }
 UUID = "0123456789abcdef0123456789abcdef"
 OTHER = "AAECAwQFBgcICQoLDA0ODw"
@@ -71,10 +77,14 @@ Shell = Callable[[str], None]
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Runs a script with Kafka's own programs on the path."""
-    folder = tmp_path_factory.mktemp("programs")
+    return shell_of(VERSION, tmp_path_factory.mktemp("programs"))
+
+
+def shell_of(version: str, folder: Path) -> Shell:
+    """The same of another version."""
     for name, main in PROGRAMS.items():
         program = folder / name
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(java(VERSION, main))} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(java(version, main))} "$@"\n')
         program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 
@@ -162,18 +172,16 @@ def test_brokers_of_partitions_are_kept_when_asked(first: Broker, shell: Shell, 
     assert [each.replicas for each in topic.partitions] == [(1,)] * 3
 
 
-def test_a_broker_does_with_each_directory_what_was_said(shell: Shell, tmp_path: Path) -> None:
-    broker = Broker(VERSION, tmp_path / "kafka")
+@pytest.mark.parametrize("version", KRAFT)
+def test_a_broker_does_with_each_directory_what_was_said(version: str, tmp_path: Path) -> None:
+    broker = Broker(version, tmp_path / "kafka")
     broker.settings = SECURE
     broker.format()
     names = ("serves", "nameless", "foreign", "wrong", "owner", "waiting", "aside", "coming")
-    with broker.running():
-        shell(
-            "".join(
-                f"kafka-topics.sh --bootstrap-server {broker.address} --create --topic {name} --partitions 1 --replication-factor 1\n"
-                for name in names
-            )
-        )
+    with broker.running(), Admin(broker.address) as admin:
+        for name in names:
+            admin.create(name, 1, {})
+            admin.leader_epochs(name)
     log_dir, assigned = broker.log_dir, {topic.name: str(topic.topic_id) for topic in image(broker).topics}
 
     def renamed(topic: str, topic_id: str | None) -> None:
@@ -221,6 +229,36 @@ def test_a_broker_does_with_each_directory_what_was_said(shell: Shell, tmp_path:
     output = broker.output().read_text(errors="replace")
     assert "wrong-0" in output
     assert "InconsistentTopicIdException" in output
+
+
+@pytest.mark.parametrize("version", KRAFT)
+def test_a_new_cluster_is_as_one_with_zookeeper_was(version: str, tmp_path: Path) -> None:
+    """Of every topic the new broker says what the old one said of its settings, and where they come from."""
+    old = DATA / "kafka-3.9.2-zookeeper"
+    said: dict[str, dict[str, list[str]]] = json.loads((old / "settings.json").read_text(encoding="utf-8"))
+    broker = Broker(version, tmp_path / "kafka")
+    broker.format()
+    (tmp_path / "programs").mkdir()
+    with broker.running():
+        shell_of(version, tmp_path / "programs")(metadata("--as-commands", old / "zookeeper", "--bootstrap-server", broker.address))
+        with Admin(broker.address) as admin:
+            numbers = {topic: len(admin.leader_epochs(topic)) for topic in said}
+            held = admin.settings(list(said))
+    assert numbers == Counter(path.name.rpartition("-")[0] for path in (old / "log-dir").glob("*-[0-9]"))
+    dynamic = {
+        topic: {name: tuple(found) for name, found in settings.items() if found[1].startswith("DYNAMIC")}
+        for topic, settings in said.items()
+    }
+    assert dynamic == {
+        topic: {
+            name: found
+            for name, found in settings.items()
+            # A controller of Kafka 4 sets this one itself, to what it is without it.
+            if found[1].startswith("DYNAMIC") and (name, *found) != ("min.insync.replicas", "1", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        }
+        for topic, settings in held.items()
+    }
+    assert {topic.name for topic in image(broker).topics} == said.keys()
 
 
 def replaced(path: Path, old: str, new: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import shutil
 import struct
@@ -44,7 +45,9 @@ SETTINGS = {
     # The same of a broker with ZooKeeper.
     "zookeeper.session.timeout.ms": 2000,
 }
-KILLS = {"4.3.0": 10, "2.8.2": 3}
+KILLS = {"4.3.0": 10, "3.9.2": 3, "2.8.2": 3}
+MOST = 3
+"""Times as many kills, at most."""
 AWAY = 2
 NAMES = [f"sender-{number}" for number in range(4)]
 HIGH_WATERMARKS = "replication-offset-checkpoint"
@@ -327,7 +330,7 @@ def until_killed(broker: Broker, chosen: random.Random, kill: int, *, raises: bo
         assert time.monotonic() < until, "nothing is sent"
         time.sleep(0.01)
     time.sleep(chosen.uniform(0.1, 0.7))
-    if kill % 3:
+    if (kill + 1) % 3:
         hold_back(broker)
     time.sleep(chosen.uniform(0, 0.3))
     broker.kill()
@@ -410,15 +413,18 @@ def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> 
     chosen, raises, names = random.Random(version), version >= "4", [*NAMES, "open-0"]
     kills = KILLS[version]
     told: Counter[str] = Counter()
+    at_random: Counter[str] = Counter()
     broker.start()
     try:
         make_topics(broker)
         sent = decided(broker, raises=raises)
-        for kill in range(kills):
+        for kill in itertools.count():
             broker.kill()
             dead = Dead(broker, tmp_path / f"dead-{kill}")
             told.update(each.standing for each in dead.open.values())
-            if kill == 0:
+            if kill:
+                at_random.update(each.standing for each in dead.open.values())
+            else:
                 wanted = {"committing": 2 * (1 + raises), "aborting": 2 * (2 + raises), "ongoing": 3}
                 assert Counter(each.standing for each in dead.open.values()) == wanted
                 for place in DONE:
@@ -440,9 +446,12 @@ def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> 
                 theirs = served(broker, WRITTEN)
             check_promises(sent, theirs)
             shutil.rmtree(dead.copy.directory)
-            if kill + 1 < kills:
-                sent += until_killed(broker, chosen, kill, raises=raises)
+            # Until each direction occurred at a random moment, too.
+            if kill + 1 >= kills and (ENDS.keys() <= at_random.keys() or kill + 1 >= MOST * kills):
+                break
+            sent += until_killed(broker, chosen, kill, raises=raises)
     finally:
         broker.kill()
-    print(told)
+    print(told, at_random, kill + 1)
+    assert ENDS.keys() <= at_random.keys(), at_random
     assert sum(told[standing] for standing in ENDS) >= 3 * kills, told

@@ -14,7 +14,11 @@ from peers import Appended
 from broker import ROOT, broker_of, java, run
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-TOOLS = {"4.3.0": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "2.8.2": "kafka.admin.ConsumerGroupCommand"}
+TOOLS = {
+    "4.3.0": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "3.9.2": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "2.8.2": "kafka.admin.ConsumerGroupCommand",
+}
 COLUMNS = 6
 """GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG: the tool's other columns are of members, ours of times and metadata."""
 

@@ -1,6 +1,6 @@
 """A running broker's directory is read, salvaged and restored while producers write into it: every record that a consumer gets, each once.
 
-`verify` finds nothing wrong with it, also where the broker compacts and deletes meanwhile.
+`verify` finds nothing wrong with it, and `why`, `producers` and `identity` say of it what the broker says, also where the broker compacts and deletes meanwhile.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_words import check_untouched, lines_of
 from clients import Admin, Isolation, Reader, Writer
 from cluster_scenario import ISOLATIONS
 from golden import Row, row, rows
 from partitions import entries
+from peers import Appended
 
 from broker import Broker, broker_of
-from offsetlog import DamageReport, Log, restore, salvage, verify
+from offsetlog import DamageReport, Log, LogDir, identity, restore, salvage, verify
 
 TOPIC = "live"
 KEPT = "kept"
@@ -245,6 +247,44 @@ def produced_beside(address: str, looker: Looker, rescuer: Rescuer) -> None:
         produced(address)
 
 
+def check_what_is_said_beside(broker: Broker) -> None:
+    """Of an open transaction `why` says that it holds back readers, `producers` what the broker says, `identity` that all is served."""
+    cluster = broker.metadata_dir or broker.zookeeper_dir
+    assert cluster is not None
+    with Writer(broker.address, TOPIC, transactional_id="open") as open_, Admin(broker.address) as admin:
+        open_.begin()
+        (first,) = open_.send(0, [Appended(b"key", b"open", NOW)])
+        known = admin.producers(TOPIC, [0])[0]
+        with LogDir.open([broker.log_dir, cluster]) as logs:
+            found = logs.producers(topics=TOPIC)
+            answers = logs.why(topics=TOPIC, broker=broker.properties)
+        said = identity(broker.log_dir, cluster)
+        assert admin.producers(TOPIC, [0])[0] == known
+        open_.end(commit=False)
+
+    def number(value: int | None) -> int:
+        return -1 if value is None else value
+
+    assert {
+        each.producer_id: (
+            each.producer_epoch,
+            number(each.last_sequence),
+            number(each.coordinator_epoch),
+            number(each.transaction_first_offset),
+        )
+        for each in found
+    } == known
+    assert {(each.transactional_id, each.standing) for each in found} == {("live", "none"), ("open", "ongoing")}
+    (held,) = [each for each in answers if each.question == "read_committed"]
+    assert (held.reason, held.offset) == ("open-transaction", first)
+    assert held.producer is not None
+    assert known[held.producer.producer_id][3] == first
+    (kept,) = [each for each in answers if each.question == "deletion"]
+    assert kept.reason == "unlimited", kept
+    outcomes = {Path(row.path).name: row.outcome for row in said}
+    assert {outcomes[name] for name in (broker.log_dir.name, f"{TOPIC}-0", f"{KEPT}-0")} == {"serves"}
+
+
 @pytest.mark.parametrize("version", ["4.3.0", "2.8.2"])
 def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
     broker = broker_of(version, tmp_path / "broker")
@@ -265,6 +305,7 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         produced_beside(broker.address, looker, rescuer)
+        check_what_is_said_beside(broker)
         wanted = {}
         for isolation, follower in followers.items():
             with Reader(broker.address, TOPIC, [0], isolation) as reader:
@@ -279,6 +320,8 @@ def test_records_are_those_of_a_consumer(version: str, tmp_path: Path) -> None:
             thread.join(300)
             assert not thread.is_alive()
         closed_segments = len(list(path.glob("*.log"))) - 1
+    check_untouched(broker, [f"{TOPIC}-0"])
+    assert not [line for line in lines_of(broker, broker.runs) if " ERROR " in line or " FATAL " in line]
     for thread in threads:
         if thread.failure is not None:
             raise thread.failure

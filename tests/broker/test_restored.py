@@ -7,8 +7,6 @@ import functools
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -22,6 +20,7 @@ from peers import Appended
 from restoring import (
     AFTERWARDS,
     BUSY,
+    HOUR,
     IS_WHOLE,
     KILLED,
     READABLE,
@@ -33,36 +32,22 @@ from restoring import (
     check_damaged,
     check_rows,
     check_that_groups_go_on,
+    clock_of,
     committed_offsets,
     expected_commits,
     give_log_dirs,
+    is_compacted,
     known_of,
     let_two_hours_pass,
     with_log_dirs,
     with_moved_clock,
 )
 from test_cluster_again import PROGRAMS
-from test_groups_beside_kafka import reset
-from test_lag_beside_kafka import TOOLS
 
 from broker import Broker, ZooKeeperBroker, broker_of, java, run as execute
 from conftest import KRAFT
 from kafka import TopicPartition
-from offsetlog import Log, restore
-
-
-@pytest.fixture(scope="module")
-def clean_starts(tmp_path_factory: pytest.TempPathFactory) -> CleanStarts:
-    """What brokers say that have nothing to load."""
-    return CleanStarts(tmp_path_factory.mktemp("clean"))
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WrittenFiles]:
-    """What every test here restored; Kafka's dump tool finds nothing in any of it."""
-    files = WrittenFiles(tmp_path_factory.mktemp("written"))
-    yield files
-    files.check()
+from offsetlog import Log, RestoreReport, restore
 
 
 class Restored:
@@ -121,7 +106,7 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
         check_rows(broker, READABLE)
 
 
-def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
+def test_up_to_a_time_and_to_offsets(tmp_path: Path, written: WrittenFiles) -> None:
     """A new cluster serves what is below an offset, also in the middle of a batch, and before the first record of a time; and goes on there."""
     known = {golden.name: golden for golden in READABLE}
     times = sorted(row.timestamp for row in known["g-time-0"].rows)
@@ -132,8 +117,10 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
     into = functools.partial(restore, SOURCES, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
     report = into(topics=["g-plain", "g-codec-lz4"], ends=ends)
     assert {each.state for each in report.partitions} == {"restored"}
+    written.keep(report)
     report = into(topics="g-time", until=until)
     assert {each.state for each in report.partitions} == {"restored"}
+    written.keep(report)
     first = next(row.offset for row in known["g-time-0"].rows if row.timestamp >= until)
     wanted = {
         **{TopicPartition(*at): [row for row in known[f"{at[0]}-{at[1]}"].rows if row.offset < end] for at, end in ends.items()},
@@ -150,7 +137,7 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path) -> None:
                 assert writer.send(at.partition, [AFTERWARDS]) == [rows[-1].offset + 1]
 
 
-def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path) -> None:
+def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path, written: WrittenFiles) -> None:
     """Its controller takes no topics from a file any more. The commands make what it lacks, and keep its retention from what is restored."""
     broker, log_dirs = with_log_dirs("4.3.0", tmp_path / "broker", BUSY)
     with broker.running():
@@ -174,15 +161,11 @@ def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path
     report = into()
     assert {each.state for each in report.partitions} == {"restored"}
     assert len(report.partitions) == len(known)
+    written.keep(report)
     for _ in range(2):
         with broker.running():
             # The cluster's epochs are below those of the old one, which are counted anew.
             check_rows(broker, known, epochs=False)
-
-
-HOURS = (Case("unclean", "4.3.0", 2), Case("clean", "2.8.2", 2))
-"""Those whose last run lasts two hours by the broker's clock; all, where there is time. (2.8.2 looks for old segments first after half a
-minute, by a clock that cannot be moved.)"""
 
 
 @pytest.mark.parametrize(
@@ -194,6 +177,7 @@ minute, by a clock that cannot be moved.)"""
             ("unclean", "4.3.0", 2),
             ("unclean", "3.9.2", 1),
             ("live", "4.3.0", 1),
+            ("live", "3.9.2", 2),
             ("2.8.2", "4.3.0", 1),
             ("2.8.2", "3.9.2", 2),
         ],
@@ -220,7 +204,7 @@ def test_a_cluster_with_one_log_dir_or_two(case: Case, tmp_path: Path, clean_sta
     written.keep(report)
     commits = expected_commits() if kind == "clean" else {}
     for last in (False, False, True):
-        clock = with_moved_clock(broker, tmp_path) if last and (IS_WHOLE or case in HOURS) else None
+        clock = clock_of(broker, tmp_path, "new", case) if last else None
         with broker.running():
             check_rows(broker, partitions, epochs=False)
             if commits:
@@ -243,9 +227,13 @@ def test_damaged_disks(case: Case, tmp_path: Path, clean_starts: CleanStarts, wr
     assert {each.state for each in report.partitions} == {"restored"}
     assert {f"{each.topic}-{each.partition}" for each in report.partitions} == {golden.name for golden in known}
     written.keep(report)
-    for _ in range(3):
+    for last in (False, False, True):
+        clock = clock_of(broker, tmp_path, "new", case) if last else None
         with broker.running():
             check_damaged(broker, report, known)
+            if clock is not None:
+                let_two_hours_pass(broker, clock)
+                check_damaged(broker, report, known)
     clean_starts.check_words(broker, [golden.name for golden in known])
 
 
@@ -257,7 +245,10 @@ def test_damaged_disks(case: Case, tmp_path: Path, clean_starts: CleanStarts, wr
 def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Its data says which topics there are, with their settings and ids; a new cluster without ZooKeeper has them all."""
     old = DATA / f"kafka-{case.kind}"
-    broker, log_dirs = with_log_dirs(case.version, tmp_path / "broker", BUSY, count=case.log_dirs)
+    # The old broker's retention.
+    broker, log_dirs = with_log_dirs(
+        case.version, tmp_path / "broker", {**BUSY, "log.retention.ms": 12 * HOUR * 1000}, count=case.log_dirs
+    )
     assert broker.metadata_dir is not None
     report = restore(
         [old / "log-dir", old / "zookeeper"], log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True
@@ -267,101 +258,34 @@ def test_topics_that_zookeeper_had(case: Case, tmp_path: Path, clean_starts: Cle
     topics = Counter(each.topic for each in report.partitions)
     assert topics.keys() == settings.keys()
     written.keep(report)
-    for _ in range(3):
+
+    def check() -> None:
+        with Admin(broker.address) as admin:
+            held = admin.settings(list(topics))
+            for topic, number in topics.items():
+                assert len(admin.leader_epochs(topic)) == number
+                own = {name: value for name, (value, source) in settings[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
+                assert own.items() <= {name: value for name, (value, _) in held[topic].items()}.items()
+
+    for last in (False, False, True):
+        clock = clock_of(broker, tmp_path, "zookeeper", case) if last else None
         with broker.running():
-            with Admin(broker.address) as admin:
-                held = admin.settings(list(topics))
-                for topic, number in topics.items():
-                    assert len(admin.leader_epochs(topic)) == number
-                    own = {name: value for name, (value, source) in settings[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
-                    assert own.items() <= {name: value for name, (value, _) in held[topic].items()}.items()
+            check()
             for topic, number in topics.items():
                 with Writer(broker.address, topic) as writer:
                     ends = [
                         writer.send(partition, [Appended(b"key", b"value", int(1000 * time.time()))]) for partition in range(number)
                     ]
                 assert ends == [[broker.runs - 1]] * number
-    clean_starts.check_words(broker, [f"{each.topic}-{each.partition}" for each in report.partitions])
-
-
-@pytest.mark.parametrize(
-    "case",
-    cases(
-        [
-            ("clean", "4.3.0", 2),
-            ("clean", "3.9.2-zookeeper", 2),
-            ("clean", "2.8.2", 2),
-            ("unclean", "2.8.2", 1),
-            ("live", "2.8.2", 2),
-            ("2.8.2", "2.8.2", 1),
-            ("torn", "2.8.2", 2),
-        ],
-        ("clean", *KILLED, "2.8.2", "torn"),
-        ("4.3.0", "3.9.2-zookeeper", "2.8.2"),
-    ),
-    ids=lambda case: "-".join(map(str, case)),
-)
-def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
-    """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
-    kind, version, count = case
-    quiet = {**BUSY, "log.retention.ms": -1}
-    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=count)
-    sources, known = known_of(kind)
-    chosen = {each.source for each in restore(sources, tmp_path / "plan", dry_run=True).partitions}
-    partitions = [golden for golden in known if str(golden.directory) in chosen and not golden.topic.startswith("__")]
-    topics = Counter(golden.topic for golden in partitions)
-    with broker.running(), Admin(broker.address) as admin:
-        for topic, number in topics.items():
-            admin.create(topic, number, {"cleanup.policy": "compact" if "compact" in topic else "delete"})
-            admin.leader_epochs(topic)
-    metadata = broker.metadata_dir or broker.zookeeper_dir
-    report = restore(sources, log_dirs, topics=list(topics), metadata=() if metadata is None else metadata)
-    # A log that never had a record is what the broker has made itself.
-    begun = {golden.name for golden in partitions if golden.end}
-    assert {f"{each.topic}-{each.partition}" for each in report.partitions if each.state == "restored"} >= begun
-    assert {each.state for each in report.partitions} <= {"restored", "there"}
-    assert len(partitions) == len(report.partitions)
-    assert kind != "clean" or len(partitions) == len(READABLE)
-    written.keep(report)
-    commits: dict[tuple[str, str, int], int] = {}
-
-    def check() -> None:
-        if kind == "torn":
-            check_damaged(broker, report, partitions)
-        else:
-            # The cluster's epochs are below those of the old one, which are counted anew.
-            check_rows(broker, partitions, epochs=False)
-
-    for run in range(3):
-        clock = with_moved_clock(broker, tmp_path) if run == 2 and (IS_WHOLE or case in HOURS) else None
-        with broker.running():
-            check()
-            if run == 0 and kind != "torn":
-                topic = "first" if kind == "2.8.2" else "g-plain"
-                with Writer(broker.address, topic) as writer:
-                    for golden in partitions:
-                        if golden.topic == topic:
-                            assert writer.send(golden.partition, [AFTERWARDS]) == [golden.end]
-            if run == 0 and kind == "clean" and version == "2.8.2":
-                commits = reset_offsets(broker, tmp_path / "reset.csv")
-            if commits:
-                commits = check_that_groups_go_on(broker, commits)
             if clock is not None:
                 let_two_hours_pass(broker, clock)
                 check()
-    clean_starts.check_words(broker, [golden.name for golden in partitions])
-
-
-def reset_offsets(broker: Broker, file: Path) -> dict[tuple[str, str, int], int]:
-    """Give the broker what groups of the old cluster had committed, by Kafka's tool and the file that is made for it."""
-    command = [sys.executable, "-m", "offsetlog", "groups", *map(str, SOURCES), "--reset-csv"]
-    made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert made.returncode == 0, made.stderr
-    file.write_text(made.stdout, encoding="utf-8")
-    reset(broker, TOOLS[broker.version], made.stderr, file)
-    expected = expected_commits()
-    assert committed_offsets(broker, {group for group, _, _ in expected}) == expected
-    return expected
+                places = [TopicPartition(topic, partition) for topic, number in topics.items() for partition in range(number)]
+                with ReaderOfAll(broker.address, places, "read_committed") as reader:
+                    assert {at: [row.offset for row in rows] for at, rows in reader.everything().items()} == {
+                        at: list(range(broker.runs)) for at in places
+                    }
+    clean_starts.check_words(broker, [f"{each.topic}-{each.partition}" for each in report.partitions])
 
 
 @pytest.mark.parametrize("version", KRAFT)
@@ -394,6 +318,10 @@ OF_TWO = {
 }
 
 
+BESIDE = ("torn", "unclean")
+"""What is restored by a second call: damaged disks with 4.3.0, those of a killed broker with 3.9.2; both, where there is time."""
+
+
 @pytest.mark.parametrize("version", KRAFT)
 def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Each has two log dirs. Both are in sync from the start, each leads some, and when one goes the other has every record."""
@@ -402,35 +330,60 @@ def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: Cle
     log_dirs = {broker: give_log_dirs(broker, BUSY) for broker in (first, second)}
     topics = ["g-plain", "g-codec-lz4", "g-epochs", "g-deleted-prefix"]
     assert first.metadata_dir is not None
-    report = restore(
-        SOURCES,
-        [*log_dirs[first], *log_dirs[second]],
-        topics=topics,
+    into = functools.partial(
+        restore,
+        into=[*log_dirs[first], *log_dirs[second]],
         metadata=first.metadata_dir,
         broker=first.properties,
         new_cluster=True,
         replication_factor=2,
     )
+    report = into(SOURCES, topics=topics)
     # Brokers of Kafka 3 must not be there before the controller has the topics.
     assert any(each.about == "first start" for each in report.remaining) == (version < "4")
     assert {tuple(sorted(place.node_id or 0 for place in each.into)) for each in report.partitions} == {(1, 2)}
     assert {Path(place.path).parent for each in report.partitions for place in each.into} == {*log_dirs[first], *log_dirs[second]}
     written.keep(report)
     partitions = [golden for golden in READABLE if golden.topic in topics]
+    more: dict[str, tuple[RestoreReport, list[Golden]]] = {}
+    for kind in BESIDE if IS_WHOLE else [BESIDE[KRAFT.index(version)]]:
+        sources, known = known_of(kind)
+        known = [golden for golden in known if golden.topic not in topics and not golden.topic.startswith(("__", "g-removed"))]
+        names = sorted({golden.topic for golden in known})
+        assert names
+        also = into(sources, topics=names)
+        assert {each.state for each in also.partitions} == {"restored"}
+        assert {each.source for each in also.partitions} == {str(golden.directory) for golden in known}
+        written.keep(also)
+        more[kind] = also, known
+        topics += names
+
+    def check(broker: Broker) -> None:
+        check_rows(broker, partitions)
+        for kind, (also, known) in more.items():
+            if kind == "torn":
+                check_damaged(broker, also, known)
+            else:
+                check_rows(broker, known, epochs=False)
+
     with first.running():
         with second.running():
             leaders = wait_for_isr(first, topics, {1, 2})
-            check_rows(first, partitions)
-            check_rows(second, partitions)
+            check(first)
+            check(second)
         assert set(wait_for_isr(first, topics, {1}).values()) == {1}
-        check_rows(first, partitions)
+        check(first)
         with second.running():
             wait_for_isr(first, topics, {1, 2})
-            check_rows(second, partitions)
+            check(second)
     assert set(leaders.values()) == {1, 2}
+    everything = [*partitions, *(golden for _, known in more.values() for golden in known)]
     for broker in (first, second):
-        clean_starts.check_words(broker, [golden.name for golden in partitions], OF_TWO)
-    for golden in partitions:
+        clean_starts.check_words(broker, [golden.name for golden in everything], OF_TWO)
+    for golden in everything:
+        if is_compacted(golden.topic):
+            # Each broker has a cleaner of its own.
+            continue
         logs = [b"".join(file.read_bytes() for file in sorted(directory_of(golden, dirs).glob("*.log"))) for dirs in log_dirs.values()]
         assert logs[0] == logs[1], golden.name
 

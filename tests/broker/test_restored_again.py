@@ -9,20 +9,18 @@ import pytest
 from clients import Admin, Writer
 from cluster_members import MemberBroker, wait_for_isr
 from golden import CLEAN, CLEAN_LOG_DIRS
-from restoring import AFTERWARDS, BUSY, READABLE, SOURCES, CleanStarts, check_rows, give_log_dirs, with_log_dirs
-from test_restored import OF_TWO, clean_starts
+from restoring import AFTERWARDS, BUSY, READABLE, SOURCES, CleanStarts, WrittenFiles, check_rows, give_log_dirs, with_log_dirs
+from test_restored import OF_TWO
 
 from broker import broker_of
 from conftest import KRAFT
 from offsetlog import restore
 
-__all__ = ["clean_starts"]
-
 EPOCHS = [golden for golden in READABLE if golden.topic == "g-epochs"]
 
 
 @pytest.mark.parametrize("version", KRAFT)
-def test_a_disk_and_retention_that_come_later(version: str, tmp_path: Path, clean_starts: CleanStarts) -> None:
+def test_a_disk_and_retention_that_come_later(version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """The first call has one partition of two and keeps retention; the second has both, and sets it: the brokers serve both, and delete nothing."""
     broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY)
     assert broker.metadata_dir is not None
@@ -43,6 +41,7 @@ def test_a_disk_and_retention_that_come_later(version: str, tmp_path: Path, clea
             keep_retention=keeps,
         )
         assert [each.state for each in report.partitions] == expected
+    written.keep(report)
     for run in range(2):
         with broker.running():
             check_rows(broker, EPOCHS)
@@ -57,7 +56,7 @@ def test_a_disk_and_retention_that_come_later(version: str, tmp_path: Path, clea
 
 
 @pytest.mark.parametrize("version", KRAFT)
-def test_replicas_that_come_later(version: str, tmp_path: Path, clean_starts: CleanStarts) -> None:
+def test_replicas_that_come_later(version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """One replica each, then two: both are in sync from the start, and when one goes the other has every record."""
     first = broker_of(version, tmp_path / "first")
     second = MemberBroker(first, tmp_path / "second", 2)
@@ -74,6 +73,7 @@ def test_replicas_that_come_later(version: str, tmp_path: Path, clean_starts: Cl
             replication_factor=factor,
         )
         assert {len(each.into) for each in report.partitions} == {factor}
+    written.keep(report)
     with first.running():
         with second.running():
             wait_for_isr(first, ["g-epochs"], {1, 2})

@@ -5,18 +5,20 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import shlex
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from clients import Admin
 from cluster_members import SYNC_SECONDS, LoneController, MemberBroker, QuorumMember, start_together, wait_for_isr
-from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, check_rows
+from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, WrittenFiles, check_rows
+from test_cluster_again import PROGRAMS
 
-from broker import two_free_ports
+from broker import java, run as execute, two_free_ports
 from conftest import KRAFT
 from offsetlog import RestoreReport, restore
 
@@ -55,7 +57,7 @@ if IS_WHOLE:
 
 
 @pytest.mark.parametrize(("version", "how", "nodes"), CASES)
-def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path) -> None:
+def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path, written: WrittenFiles) -> None:
     """Also after the death of one node of three, and when all have been killed."""
     with quorum(version, tmp_path, nodes, how) as members:
         report = restore_into(members)
@@ -64,37 +66,50 @@ def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int,
         ]
         # The format tool writes one into each of a node's folders; controllers read that of the metadata.
         assert {str(member.directory / "metadata" / "bootstrap.checkpoint") for member in members} <= set(report.bootstrap_checkpoints)
+        written.keep(report)
         check_serves(members)
 
 
+OF_ONE = ["g-big", "g-roll-ms"]
+"""Topics of one replica: what is printed makes no more."""
+
+
 @pytest.mark.parametrize("how", ["voters", "initial controllers"] if IS_WHOLE else ["voters"])
-def test_several_controllers_of_kafka_3(how: str, tmp_path: Path) -> None:
+def test_several_controllers_of_kafka_3(how: str, tmp_path: Path, written: WrittenFiles) -> None:
     """Their brokers would see the cluster without its topics for a moment, and set everything aside: they start once before."""
     with quorum("3.9.2", tmp_path, 3, how) as members:
         before = [file.read_bytes() for file in bootstraps(tmp_path)]
-        report = restore_into(members)
+        report = restore_into(members, OF_ONE)
         assert (report.target, {each.state for each in report.partitions}) == ("stopped-broker", {"refused"})
         assert any("several controllers" in warning for warning in report.warnings), report.warnings
         assert [file.read_bytes() for file in bootstraps(tmp_path)] == before
         assert not list(tmp_path.rglob("g-*"))
+        printed = [shlex.split(command) for each in report.remaining for command in each.commands]
+        # Those that make topics first: the others are for when there are topics.
+        printed = sorted((words for words in printed if set(OF_ONE) & set(words)), key=lambda words: "--create" not in words)
+        assert [words[0] for words in printed] == ["kafka-topics.sh"] * len(OF_ONE) + ["kafka-configs.sh"] * len(OF_ONE)
         start_together(members)
         with Admin(members[0].address) as admin:
             for topic in TOPICS:
                 replicas = {golden.partition: [1, 2, 3] for golden in PARTITIONS if golden.topic == topic}
                 admin.create_on(topic, replicas, {"retention.ms": "-1"})
+        for program, *words in printed:
+            execute(java("3.9.2", PROGRAMS[program], *(members[0].address if word == "localhost:9092" else word for word in words)))
         wait_for_isr(members[0], TOPICS, {1, 2, 3})
         for member in members:
             member.kill()
-        report = restore_into(members)
+        report = restore_into(members, OF_ONE)
         assert {each.state for each in report.partitions} == {"restored"}, [
             each for each in report.partitions if each.state != "restored"
         ]
+        written.keep(report)
         # The cluster's leader epochs are below those of the records, which are counted anew.
         check_serves(members, epochs=False)
+        check_rows(members[0], [golden for golden in READABLE if golden.topic in OF_ONE], epochs=False)
 
 
 @pytest.mark.parametrize("version", KRAFT)
-def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path) -> None:
+def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path, written: WrittenFiles) -> None:
     """What is told before the first start is enough: which file goes where, and who starts first."""
     controller = LoneController(version, tmp_path / "controller")
     controller.levels = {"org.apache.kafka.controller.QuorumController": "info"}
@@ -105,6 +120,7 @@ def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Pa
     broker.format()
     report = restore(SOURCES, broker.log_dir, topics=TOPICS, broker=broker.properties, new_cluster=True)
     assert (report.target, {each.state for each in report.partitions}) == ("new-cluster", {"restored"})
+    written.keep(report)
     notes = [each.reason for each in report.remaining if each.about == "first start"]
     assert any("start the controller before the other brokers" in note for note in notes) == (version < "4")
     (file,) = report.bootstrap_checkpoints
@@ -130,12 +146,12 @@ def bootstraps(directory: Path) -> list[Path]:
     return sorted(directory.rglob("bootstrap.checkpoint"))
 
 
-def restore_into(members: list[QuorumMember]) -> RestoreReport:
+def restore_into(members: list[QuorumMember], more: Sequence[str] = ()) -> RestoreReport:
     """Restore some topics into all of them, as the user says who has one of their `server.properties`."""
     return restore(
         SOURCES,
         [member.log_dir for member in members],
-        topics=TOPICS,
+        topics=[*TOPICS, *more],
         metadata=[member.directory / "metadata" for member in members],
         broker=members[0].properties,
         new_cluster=True,
