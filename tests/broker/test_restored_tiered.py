@@ -46,7 +46,7 @@ def test_what_only_the_remote_store_has_is_told(tmp_path: Path, clean_starts: Cl
     *each_partition, whole = (json.loads(line) for line in done.stdout.splitlines())
     assert [line["records"] for line in each_partition] == [0] * len(ends())
     for at, end in ends().items():
-        begin = f"{at.topic}-{at.partition}: offsets 0 to {end} are not restored"
+        begin = f"{at.topic}-{at.partition}: offsets 0 to {end - 1} are not restored"
         assert [warning.startswith(begin) for warning in whole["warnings"]].count(True) == 1
     report = restore(TIERED, log_dirs, metadata=broker.metadata_dir, broker=broker.properties, new_cluster=True)
     assert ({each.state for each in report.partitions}, report.has_losses) == ({"there"}, True)

@@ -482,3 +482,14 @@ def test_coordinators_that_cannot_be_read_may_know_greater_producer_ids(tmp_path
     assert any(warning.startswith("__transaction_state-1 cannot be read, and may know producer ids") for warning in report.warnings)
     whole = restore(CLEAN_LOG_DIRS, formatted(tmp_path / "other"), topics=["g-plain"], new_cluster=True, dry_run=True)
     assert not any("producer ids" in warning for warning in whole.warnings)
+
+
+@pytest.mark.parametrize("factor", [None, 1, 3])
+def test_printed_commands_make_as_many_replicas_as_are_asked_for(tmp_path: Path, factor: int | None) -> None:
+    """Several controllers of Kafka 3.9 take no topics from a file: they are made by command, and then restored."""
+    into = [formatted(tmp_path / str(number), node=number) for number in (1, 2, 3)]
+    for each in into:
+        format_for(each, 21)
+    report = restore(SOURCES, into, topics=["g-plain"], new_cluster=True, replication_factor=factor)
+    (command,) = [command for each in report.remaining for command in each.commands if command.startswith("kafka-topics.sh ")]
+    assert f"--replication-factor {factor or 1} " in command

@@ -199,3 +199,34 @@ def test_a_broker_with_zookeeper_has_no_directory_ids(tmp_path: Path) -> None:
         assert found == sorted(map(row, source.scan()))
         assert len(found) == 1 + 2 + 3 + 4
         assert {path.parent for path in places_of(report).values()} == set(dirs)
+
+
+def test_a_full_disk_gets_nothing_beside_a_new_one(tmp_path: Path) -> None:
+    """What a log dir holds already counts, where no directory id tells."""
+    dirs = alone(tmp_path, 2)
+    metadata = without_directory_ids(tmp_path / "metadata", "g-epochs")
+    (full,) = named("g-big-0")
+    shutil.copytree(full.directory, dirs[0] / "other-0")
+    (dirs[0] / "other-0" / "partition.metadata").unlink()
+    report = restore(SOURCES, dirs, metadata=metadata, topics="g-epochs")
+    assert states_of(report) == {"restored"}
+    assert set(parents(report).values()) == {dirs[1]}
+
+
+def test_a_call_after_a_killed_one_completes_the_recovery_points(tmp_path: Path) -> None:
+    """The empty partition of a stopped broker has one of 0; a broker that starts with it reads all that was restored."""
+    (log_dir,) = alone(tmp_path, 1)
+    metadata = without_directory_ids(tmp_path / "metadata", "g-epochs")
+    (golden,) = named("g-epochs-0")
+    topic_id = (golden.directory / "partition.metadata").read_text().rpartition("topic_id: ")[2].strip()
+    for number in (0, 1):
+        with Log.open(log_dir / f"g-epochs-{number}", "a", topic_id=topic_id, single_replica=True):
+            pass
+    first = restore(SOURCES, log_dir, metadata=metadata, topics="g-epochs")
+    checkpoint = log_dir / "recovery-point-offset-checkpoint"
+    whole = checkpoint.read_text()
+    assert {f"g-epochs {each.partition} {each.log_end_offset}" for each in first.partitions} <= set(whole.splitlines())
+    # As a call leaves it that is killed when the directory is in place and its line not yet written.
+    checkpoint.write_text("0\n2\ng-epochs 0 0\ng-epochs 1 40\n")
+    assert states_of(restore(SOURCES, log_dir, metadata=metadata, topics="g-epochs")) == {"there"}
+    assert checkpoint.read_text() == whole

@@ -180,7 +180,7 @@ def test_records_before_the_first_segment_are_missing(tmp_path: Path, capfd: pyt
     report = restore(source, tmp_path / "b")
     assert report.has_losses
     (warning,) = report.warnings
-    assert warning.startswith(f"g-plain-0: offsets 0 to {start} are not restored")
+    assert warning.startswith(f"g-plain-0: offsets 0 to {start - 1} are not restored")
     with Log.open(report.partitions[0].into[0].path) as log:
         assert values(log) == [seen.value for seen in golden.rows if seen.offset >= start]
     assert exit_code(capfd, source, "--into", tmp_path / "c") == 3

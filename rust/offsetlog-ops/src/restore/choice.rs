@@ -206,8 +206,9 @@ fn part(
     let noted = noted.filter(|noted| *noted < log_start_offset);
     if let Some(noted) = noted {
         let told = format!(
-            "{key}: offsets {noted} to {log_start_offset} are not restored: by log-start-offset-checkpoint the log begins at {noted}, and its \
-             first segment at {log_start_offset}: they are in remote storage, or a segment is lost, or retention deleted it"
+            "{key}: offsets {noted} to {} are not restored: by log-start-offset-checkpoint the log begins at {noted}, and its \
+             first segment at {log_start_offset}: they are in remote storage, or a segment is lost, or retention deleted it",
+            log_start_offset - 1
         );
         if !warnings.contains(&told) {
             warnings.push(told);

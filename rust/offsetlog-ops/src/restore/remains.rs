@@ -379,7 +379,7 @@ pub(super) fn list(
         commands: Vec::new(),
     }));
     if targets.kind == Target::StoppedBroker {
-        all.extend(topics_to_make(found, targets));
+        all.extend(topics_to_make(found, targets, plan.how.replication_factor));
     }
     if let Some(metadata) = &found.recreation.metadata
         && targets.kind == Target::NewCluster
@@ -431,10 +431,20 @@ pub(super) fn list(
 }
 
 /// Topics that a stopped broker's cluster does not have, with the commands that make them.
-fn topics_to_make(found: &Sources, targets: &Targets) -> Option<Remaining> {
+fn topics_to_make(
+    found: &Sources,
+    targets: &Targets,
+    replication_factor: Option<usize>,
+) -> Option<Remaining> {
     let all = found.topics.iter().map(|topic| &topic.to_make);
     let lacking = all.filter(|topic| !targets.has_topic(&topic.name));
-    let topics: Vec<TopicToMake> = lacking.cloned().collect();
+    let topics = lacking.cloned().map(|topic| TopicToMake {
+        // With as many as are asked for, they have not the brokers that they had.
+        assignment: topic.assignment.filter(|_| replication_factor.is_none()),
+        replication_factor: replication_factor.or(topic.replication_factor),
+        ..topic
+    });
+    let topics: Vec<TopicToMake> = topics.collect();
     if topics.is_empty() {
         return None;
     }

@@ -61,7 +61,7 @@ struct TargetDir {
     /// Whether it has ZooKeeper's kind of `meta.properties`.
     is_of_zookeeper: bool,
     live: BTreeMap<(String, i32), PathBuf>,
-    /// Bytes that are to be restored into it.
+    /// Bytes of the partitions in it, and of those that are to be restored into it.
     bytes: u64,
 }
 
@@ -148,6 +148,9 @@ impl Targets {
             (false, true) => Target::StoppedBroker,
             (false, false) => Target::Folder,
         };
+        if found.kind == Target::StoppedBroker {
+            found.weigh(options);
+        }
         Ok(found)
     }
 
@@ -213,6 +216,20 @@ impl Targets {
             bytes: 0,
         });
         Ok(())
+    }
+
+    /// Counts what the log dirs of a broker hold, where there are several to choose from.
+    fn weigh(&mut self, options: &OpenOptions) {
+        if self.log_dirs.len() <= self.nodes().len() {
+            return;
+        }
+        for log_dir in &mut self.log_dirs {
+            for path in log_dir.live.values() {
+                // Where one cannot be read the choice is a worse one, and nothing else.
+                let size = Log::open(path, options).and_then(|log| log.size_bytes());
+                log_dir.bytes += size.unwrap_or(0);
+            }
+        }
     }
 
     /// All log dirs are brokers' or none is.

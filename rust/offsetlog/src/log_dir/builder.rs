@@ -26,7 +26,8 @@ impl LogDir {
         PartitionBuilder::create_in(&new, &self.0.options, begin, shared)
     }
 
-    /// Gives a partition its lines in the log dir's checkpoints, if one of ours was made there and ended before it had them. They are gathered.
+    /// Gives a partition its lines in the log dir's checkpoints, if one of ours was made there and ended before it had them, or before they
+    /// reached its end: a broker would read all behind them. They are gathered.
     ///
     /// # Errors
     /// Those of opening the partition; `Argument` or `Closed` unless the log dirs are open for appending.
@@ -53,6 +54,11 @@ impl LogDir {
             &path.join(STATE_FILE),
             &mut Vec::new(),
         )?;
+        if state.is_some() && !lacks_lines {
+            let recovery_point = shared.line(OffsetCheckpointFile::RecoveryPoint, topic, partition);
+            let end = self.open_one(&path)?.log_end_offset()?;
+            lacks_lines = recovery_point?.is_some_and(|point| point < end);
+        }
         match state {
             Some(state) if lacks_lines => {
                 give_lines(&path, topic, options, Some(shared), state.log_start)
