@@ -17,6 +17,9 @@ pub struct TopicSettings {
     pub config: EffectiveConfig,
     /// What shows that the log dir belongs to a broker; `None` if offsetlog keeps the topic.
     pub broker: Option<String>,
+    /// Whether `log.cleaner.enable=false` in that broker's `server.properties` keeps it from compacting anything, and from deleting
+    /// segments of compacted topics.
+    pub cleaner_is_off: bool,
     /// Timestamp of the newest record of the cluster's metadata, in ms since 1970.
     pub metadata_timestamp: Option<i64>,
 }
@@ -138,6 +141,7 @@ impl LogDir {
         Ok(TopicSettings {
             config,
             metadata_timestamp: found.metadata_timestamp(),
+            cleaner_is_off: found.cleaner_is_off(),
             broker: found.is_brokers().then(|| found.mark().to_owned()),
         })
     }
