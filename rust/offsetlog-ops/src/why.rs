@@ -12,6 +12,7 @@ use offsetlog::{
     BrokerSettings, EffectiveConfig, Log, LogDir, PartitionProgress, Result, SettingSource,
     TopicPartition, TopicSettings, Unread,
 };
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// The broker's own setting that ends compaction, and with it the deletion of a compacted topic's segments.
@@ -290,13 +291,17 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
             && is_among(&options.topics, &partition.topic)
             && is_among(&options.partitions, &partition.partition)
     });
+    let mut metadata_paths = BTreeSet::new();
     options.progress.for_each(partitions, |partition| {
         if settings
             .as_ref()
             .is_none_or(|(topic, _)| *topic != partition.topic)
         {
             settings = match log_dir.topic_settings_from(&partition.topic, &cluster) {
-                Ok(found) => Some((partition.topic.clone(), found)),
+                Ok(found) => {
+                    metadata_paths.extend(found.metadata_path.clone());
+                    Some((partition.topic.clone(), found))
+                }
                 Err(error) => return pass_over(error, partition, &mut report.unread),
             };
         }
@@ -323,7 +328,28 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
         }
     })?;
     report.warnings = coordinators.into_warnings();
+    if options.metadata.is_none() {
+        report
+            .warnings
+            .extend(which_metadata(log_dir, &metadata_paths));
+    }
     Ok(report)
+}
+
+/// Says which metadata log the settings are of, if these log dirs have several: they may say different things.
+#[must_use]
+pub fn which_metadata(log_dir: &LogDir, read: &BTreeSet<PathBuf>) -> Option<String> {
+    let logs = log_dir.directories(METADATA_TOPIC);
+    let of_cluster = logs.iter().filter(|(partition, _)| *partition == 0);
+    let count = of_cluster.count();
+    if count < 2 || read.is_empty() {
+        return None;
+    }
+    let paths: Vec<String> = read.iter().map(|path| path.display().to_string()).collect();
+    Some(format!(
+        "of {count} metadata logs here the newest is read: {}",
+        paths.join(", ")
+    ))
 }
 
 /// Adds what there is to say of a partition. Damage that keeps one question from being answered hides no other answer.
