@@ -89,7 +89,7 @@ class WhyAnswer(NamedTuple):
     reason: str
     """``"due"`` (nothing holds it), ``"empty"``, ``"policy"``, ``"unlimited"``, ``"not-due"``, ``"later-timestamp"``,
     ``"not-replicated"``, ``"active-segment"``, ``"open-transaction"``, ``"compaction-lag"``, ``"dirty-ratio"``, ``"clean"``,
-    ``"unknown-setting"`` or ``"tiered"``."""
+    ``"cleaner-off"`` (the broker has ``log.cleaner.enable=false``), ``"unknown-setting"`` or ``"tiered"``."""
     sentence: str
     """The answer in a sentence."""
     remedy: str

@@ -412,8 +412,9 @@ class LogDir:
         its log ends. Each offset that was committed below that end costs one look-up more, of the first record that is unread. A
         commit within a transaction counts when that is committed; of one without an end a warning tells, unless a broker is
         running. An offset of an earlier topic of the name has no lag, and neither has one of a log that ends below the high
-        watermark of its log dir. Of replicas, where the log dirs of several brokers are given, one is taken. Records of types that
-        are not known are left out, with a warning in the logger ``offsetlog``.
+        watermark of its log dir, nor one of a partition whose directory has another topic id than complete metadata has. Of replicas,
+        where the log dirs of several brokers are given, one is taken. Records of types that are not known are left out, with a
+        warning in the logger ``offsetlog``.
 
         Parameters
         ----------

@@ -190,6 +190,38 @@ def test_transactions(tmp_path: Path) -> None:
     assert found() == [2, 7, 8]
 
 
+@pytest.mark.parametrize("end", ["a commit", "an abort", None])
+def test_a_deleted_offset_does_not_come_back_with_a_transaction(
+    end: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A null value deletes what open transactions wait to commit, too; what they commit behind it counts, and so do other offsets."""
+
+    def commit(partition: int, offset: int | None) -> tuple[bytes, bytes | None]:
+        key = b"\0\1" + text("g") + text("top") + partition.to_bytes(4, "big")
+        return key, None if offset is None else bytes.fromhex("0000") + offset.to_bytes(8, "big") + bytes(10)
+
+    with LogDir.open(tmp_path, "a") as logs:
+        logs.create_topic(OFFSETS)
+        log = logs.log(OFFSETS, 0)
+        log.append_records([commit(number, 5) for number in range(3)])
+        records = [commit(number, 50) for number in range(3)]
+        log.append_records(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_records([commit(0, None), commit(1, None)])
+        log.append_records([commit(1, 60)], producer_id=7, producer_epoch=0, base_sequence=3, transactional=True)
+        # All that this one waits to commit is deleted: nothing of it is left to be told.
+        log.append_records([commit(3, 70)], producer_id=8, producer_epoch=0, base_sequence=0, transactional=True)
+        log.append_records([commit(3, None)])
+        if end is not None:
+            log.append_marker(7, 0, commit=end == "a commit")
+    with LogDir.open(tmp_path) as reader, caplog.at_level(logging.WARNING, "offsetlog"):
+        (group,) = reader.groups()
+        expected = [(1, 60), (2, 50)] if end == "a commit" else [(2, 5)]
+        assert [(each.partition, each.offset) for each in group.offsets] == expected
+    told = [record.getMessage() for record in caplog.records if "committed in a transaction" in record.getMessage()]
+    assert len(told) == (end is None)
+    assert all("2 offsets that group g committed in a transaction of producer 7" in line for line in told)
+
+
 def test_members_of_a_classic_group(place: Path) -> None:
     assignment = (
         b"\0\1" + (1).to_bytes(4, "big") + text("orders") + (2).to_bytes(4, "big") + bytes.fromhex("0000000200000000") + b"\xff" * 4

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS
+from make_log import batch, segment
 
 from offsetlog import Log, LogDir, LogDirError, UnreadPartitionsError
 
@@ -187,6 +188,84 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_not_the_new_ones(tmp_path: 
     assert "earlier topic of this name" in ran.stderr
     (line,) = map(json.loads, run(tmp_path, "--json").stdout.splitlines())
     assert {each["topic"]: each["topic_id"] for each in line["offsets"]} == {"kept": kept, "orders": earlier}
+
+
+EARLIER = "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+def of_a_topic_made_anew(tmp_path: Path, of_commit: str | None, *, has_metadata: bool) -> list[Path]:
+    """A broker that was down while g-plain was deleted and made again: its directories have the earlier topic's id."""
+    for path in (*CLEAN_LOG_DIRS, CLEAN / "metadata-dir")[: 3 if has_metadata else 2]:
+        shutil.copytree(path, tmp_path / path.name, ignore=shutil.ignore_patterns(f"{OFFSETS}-*", "replication-offset-checkpoint"))
+    for file in tmp_path.glob("*/g-plain-*/partition.metadata"):
+        file.write_text(f"version: 0\ntopic_id: {EARLIER}\n")
+    # The name of a member's topic is looked up by its id before the offsets are.
+    member = text("members") + text("m")
+    partitions = b"\2" + bytes(range(16)) + b"\2" + bytes(4) + b"\0"
+    names = b"\0\0\0\0" + b"\4app" + b"\2h" + b"\1\0" + bytes(4) + b"\0\0"
+    records = [
+        (b"\0\5" + member, names),
+        (b"\0\x08" + member, b"\0\0" + bytes(8) + b"\0" + partitions + b"\1\0"),
+        commit("billing", "g-plain", 150, topic_id=of_commit),
+    ]
+    segment(tmp_path / CLEAN_LOG_DIRS[0].name / f"{OFFSETS}-0", 0, batch(0, records))
+    return sorted(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("of_commit", [EARLIER, "now", None])
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_a_stray_directory_makes_no_offset_the_present_topics(
+    of_commit: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_metadata: bool
+) -> None:
+    """Metadata that is complete decides which id the name has. Without it, the directory is all that there is."""
+    with LogDir.open(CLEAN_LOG_DIRS) as logs:
+        now = logs.log("g-plain", 0).topic_id
+        end = logs.log("g-plain", 0).log_end_offset
+    of_commit = now if of_commit == "now" else of_commit
+    paths = of_a_topic_made_anew(tmp_path, of_commit, has_metadata=has_metadata)
+    decides = now if has_metadata else EARLIER
+    is_other = of_commit is not None and of_commit != decides
+    with LogDir.open(paths) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        group, others = logs.groups()
+        assert (group.group_id, others.group_id, len(others.members)) == ("billing", "members", 1)
+        (offset,) = group.offsets
+        assert (offset.offset, offset.is_of_another_topic) == (150, is_other)
+        # The log that is here is the earlier topic's.
+        has_lag = not has_metadata and not is_other
+        assert (offset.lag, offset.first_unread_timestamp is not None) == (end - 150 if has_lag else None, has_lag)
+        file = logs.groups_reset_csv()
+        assert (file.csv, len(file.refused)) == (("", 1) if is_other else ("g-plain,0,150\n", 0))
+    told = {record.getMessage() for record in caplog.records if "g-plain" in record.getMessage()}
+    assert len(told) == (is_other or has_metadata)
+    assert all(EARLIER in line and str(now) in line for line in told)
+    stray = f"g-plain-0: its directory is of another topic of this name, with the topic id {EARLIER}"
+    assert any(line.startswith(stray) for line in told) == (has_metadata and not is_other)
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_share_groups_have_one_row_for_a_partition(tmp_path: Path, caplog: pytest.LogCaptureFixture, *, has_metadata: bool) -> None:
+    """Where the earlier topic was read is no place in the present one, and two samples of one name are none that Prometheus takes."""
+    with LogDir.open(CLEAN_LOG_DIRS) as logs:
+        now = str(logs.log("g-plain", 0).topic_id)
+    paths = of_a_topic_made_anew(tmp_path, None, has_metadata=has_metadata)
+
+    def snapshot(topic: str, start: int) -> tuple[bytes, bytes]:
+        key = b"\0\0" + text("sg") + base64.urlsafe_b64decode(topic + "==") + bytes(4)
+        epochs = b"".join(number.to_bytes(4, "big") for number in (1, 1, 0))
+        return key, b"\0\0" + epochs + start.to_bytes(8, "big") + bytes(16) + b"\1" + b"\1\0\4" + bytes(4)
+
+    folder = tmp_path / CLEAN_LOG_DIRS[0].name / "__share_group_state-0"
+    segment(folder, 0, batch(0, [snapshot(EARLIER, 150), snapshot(now, 3)]))
+    with LogDir.open(paths) as logs, caplog.at_level(logging.WARNING, "offsetlog"):
+        group = next(group for group in logs.groups() if group.group_id == "sg")
+        rows = {each.topic: (each.start_offset, each.log_end_offset is not None) for each in group.share_offsets}
+        samples = [line.rpartition(" ")[0] for line in logs.groups_prometheus().splitlines() if not line.startswith("#")]
+    if has_metadata:
+        assert rows == {"g-plain": (3, False)}
+        assert f'left out: where share group "sg" read topic "g-plain" with the id {EARLIER}' in caplog.text
+    else:
+        assert rows == {"g-plain": (150, True), now: (3, False)}
+    assert len(samples) == len(set(samples))
 
 
 def test_commits_that_wait_for_their_transaction_are_told(tmp_path: Path) -> None:

@@ -338,6 +338,33 @@ def test_why_nothing_is_compacted(tmp_path: Path) -> None:
     assert found["read_committed"]["producer"]["producer_id"] == PRODUCER
 
 
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete"])
+def test_a_broker_without_a_cleaner_leaves_compacted_topics_alone(policy: str, tmp_path: Path) -> None:
+    """Kafka's ``LogManager.cleanupLogs`` passes over compacted topics without a cleaner: nothing compacts them, and nothing deletes."""
+    for path in (*CLEAN_LOG_DIRS, METADATA):
+        shutil.copytree(path, tmp_path / path.name)
+    broker = tmp_path / "server.properties"
+    settings = f"node.id=1\nlog.cleanup.policy={policy}\nlog.retention.ms=1\nlog.cleaner.min.cleanable.ratio=0.01\n"
+    found: dict[str, dict[tuple[str, str], tuple[str, str]]] = {}
+    for value in ("true", "FALSE"):
+        broker.write_text(f"{settings}log.cleaner.enable={value}\n")
+        answered = lines("why", *(tmp_path / path.name for path in (*CLEAN_LOG_DIRS, METADATA)), "--broker", broker)
+        found[value] = {(each["topic"], each["question"]): (each["reason"], each["sentence"]) for each in answered}
+        if value == "FALSE":
+            off = [each for each in answered if each["reason"] == "cleaner-off"]
+            assert all(each["settings"] == [{"name": "log.cleaner.enable", "value": "false", "from": "broker"}] for each in off)
+            assert all("`offsetlog maintain` refuses" in each["remedy"] for each in off)
+    expected = {("g-compact", "compaction"): "cleaner-off", ("g-compact", "deletion"): "policy"}
+    plain = {"compact": ("cleaner-off", "policy"), "compact,delete": ("cleaner-off", "cleaner-off"), "delete": (None, "due")}[policy]
+    expected |= {("g-plain", question): reason for question, reason in zip(("compaction", "deletion"), plain, strict=True) if reason}
+    assert {key: found["FALSE"][key][0] for key in expected} == expected
+    assert not [reason for reason, _ in found["true"].values() if reason == "cleaner-off"]
+    # `maintain` says the same of each of them.
+    ran = offsetlog("maintain", "--dry-run", *(tmp_path / path.name for path in (*CLEAN_LOG_DIRS, METADATA)), "--broker", broker)
+    assert "g-compact-0" in ran.stderr
+    assert "log.cleaner.enable=false" in ran.stderr
+
+
 def test_settings_that_nobody_gives_are_named() -> None:
     found = {each["topic"]: each for each in lines("why", *CLEAN_LOG_DIRS, METADATA) if each["question"] == "deletion"}
     assert found["g-plain"]["reason"] == "unknown-setting"

@@ -11,9 +11,11 @@ use crate::failure::Failure;
 use crate::json::write_json;
 use crate::table::{Align, Table, or_dash};
 use crate::{EXIT_FINE, EXIT_NOTHING};
+use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::{BrokerRegistration, LogDir, MetadataImage, OpenOptions, TopicImage};
+use offsetlog_ops::which_metadata;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 /// One topic, as a JSON line.
@@ -102,6 +104,12 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         );
         return Ok(EXIT_NOTHING);
     };
+    if !image.is_of_zookeeper {
+        let taken = log_dir.log(METADATA_TOPIC, 0)?.path().to_path_buf();
+        if let Some(which) = which_metadata(&log_dir, &BTreeSet::from([taken])) {
+            console.warn(&which);
+        }
+    }
     if !args.show_secrets {
         image.hide_secrets();
     }

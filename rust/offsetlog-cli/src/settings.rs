@@ -15,8 +15,9 @@ use offsetlog::{
     BrokerSettings, EffectiveConfig, ErrorKind, LogConfig, LogDir, OpenOptions, SettingSource,
     settings,
 };
+use offsetlog_ops::which_metadata;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
@@ -81,6 +82,7 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     let cluster = log_dir.cluster_settings(static_settings.as_ref(), args.metadata.as_deref())?;
     let mut values = Values::new(args, &broker);
     let mut newest = None;
+    let mut metadata_paths = BTreeSet::new();
     let mut found = false;
     for topic in log_dir.topics().into_keys() {
         if args.topics.is_empty() || args.topics.contains(&topic) {
@@ -90,6 +92,7 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
             match held.and_then(|held| Ok((held, stored?))) {
                 Ok((held, stored)) => {
                     newest = newest.max(held.metadata_timestamp);
+                    metadata_paths.extend(held.metadata_path);
                     if held.broker.is_some() {
                         values.add_effective(&topic, &held.config);
                     } else {
@@ -104,6 +107,10 @@ pub(crate) fn run(args: &Settings, console: &mut Console<'_>) -> Result<i32, Fai
     values.write(console)?;
     if let Some(timestamp) = newest {
         console.note(&settings_as_of(timestamp, wall_clock()));
+        let which = which_metadata(&log_dir, &metadata_paths);
+        if let Some(which) = which.filter(|_| args.metadata.is_none()) {
+            console.warn(&which);
+        }
     }
     if let Some(reason) = values.reason() {
         console.note(&format!("what is unknown: {reason}"));

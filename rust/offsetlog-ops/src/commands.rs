@@ -2,6 +2,7 @@
 
 use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::{comment, is_printable, quoted};
+use crate::topic_config::throttle;
 use offsetlog::format::meta_properties::write_property;
 use offsetlog::{AccessControlEntry, ClientQuota, MetadataImage, is_secret};
 
@@ -84,6 +85,7 @@ impl Script {
     }
 
     fn topic(&mut self, topic: &TopicToMake) {
+        let topic = &topic.for_new_cluster(self.show_secrets);
         let name = &topic.name;
         let id = topic.topic_id.map_or_else(
             || "topic id unknown".to_owned(),
@@ -98,7 +100,6 @@ impl Script {
             self.say(&format!("{name}: left out: no partition of it is known"));
             return;
         }
-        self.hidden(name, &topic.hidden(self.show_secrets));
         let mut options = vec![format!("--create --topic {}", quoted(name))];
         let assignment = topic.assignment.as_ref();
         if let Some(assignment) = assignment.filter(|_| self.replica_assignment) {
@@ -114,7 +115,8 @@ impl Script {
             options.extend(factor.map(|factor| format!("--replication-factor {factor}")));
         }
         let mut later = Vec::new();
-        for (key, value) in topic.shown(self.show_secrets) {
+        for (key, value) in &topic.configs {
+            let (key, value) = (key.as_str(), value.as_str());
             if is_for_topics(key) && is_for_topics(value) {
                 options.push(format!("--config {}", quoted(&format!("{key}={value}"))));
             } else {
@@ -192,11 +194,25 @@ impl Script {
                 ));
                 continue;
             }
+            let is_throttle =
+                |(key, value): &(&str, &str)| kind == "broker" && throttle(key, value).is_some();
             let pairs = configs
                 .iter()
                 .map(|(key, value)| (key.as_str(), value.as_str()));
-            let (hidden, shown): (Vec<_>, Vec<_>) =
-                pairs.partition(|(key, _)| !self.show_secrets && is_secret(kind, key));
+            let (throttles, pairs): (Vec<_>, Vec<_>) = pairs.partition(is_throttle);
+            for each in throttles
+                .iter()
+                .filter_map(|(key, value)| throttle(key, value))
+            {
+                self.say(&format!(
+                    "{}: left out: {}",
+                    entity.name,
+                    each.told(kind, self.show_secrets)
+                ));
+            }
+            let (hidden, shown): (Vec<_>, Vec<_>) = pairs
+                .into_iter()
+                .partition(|(key, _)| !self.show_secrets && is_secret(kind, key));
             let hidden: Vec<&str> = hidden.into_iter().map(|(key, _)| key).collect();
             self.hidden(&entity.name, &hidden);
             if !shown.is_empty() {

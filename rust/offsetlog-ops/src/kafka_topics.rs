@@ -67,6 +67,7 @@ fn write_topic(
     names: &mut BTreeSet<String>,
     show_secrets: bool,
 ) {
+    let topic = &topic.for_new_cluster(show_secrets);
     if topic.partitions < 1 {
         let text = format!("left out: {}: no partition of it is known", topic.name);
         comment(out, &text);
@@ -80,15 +81,6 @@ fn write_topic(
     out.push_str("---\n");
     for note in &topic.notes {
         comment(out, &format!("{}: {note}", topic.name));
-    }
-    let hidden = topic.hidden(show_secrets);
-    if !hidden.is_empty() {
-        let text = format!(
-            "{}: left out, as they are secrets or not known to be none (--show-secrets prints them): {}",
-            topic.name,
-            hidden.join(", ")
-        );
-        comment(out, &text);
     }
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -105,11 +97,10 @@ fn write_topic(
     if let Some(factor) = topic.replication_factor {
         let _ = writeln!(out, "  replicas: {factor}");
     }
-    let mut settings = topic.shown(show_secrets).peekable();
-    if settings.peek().is_some() {
+    if !topic.configs.is_empty() {
         out.push_str("  config:\n");
     }
-    for (key, value) in settings {
+    for (key, value) in &topic.configs {
         // Text for numbers too: the operator takes it, and no parser makes another number of it.
         let _ = writeln!(out, "    {}: {}", scalar(key), scalar(value));
     }

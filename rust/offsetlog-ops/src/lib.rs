@@ -48,5 +48,7 @@ pub use salvage::{
 };
 pub use verify::{Verified, verify, why_stray};
 pub use when::When;
-pub use why::{Answer, DecisiveSetting, Question, Reason, WhyOptions, WhyReport, why};
+pub use why::{
+    Answer, DecisiveSetting, Question, Reason, WhyOptions, WhyReport, which_metadata, why,
+};
 pub use words::span;

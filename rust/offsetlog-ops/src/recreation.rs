@@ -1,11 +1,11 @@
 //! The plan to recreate a cluster's topics and settings, as far as its folders show them.
 
 use crate::places::Places;
+use crate::topic_config::remove_not_given;
 use offsetlog::format::name::{DIRECTORY_MAXIMUM_CHARACTERS, DirectoryState, check_topic};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
     DirectoryProgress, Error, MetadataImage, OpenOptions, Result, TopicImage, is_internal_topic,
-    is_secret,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -48,25 +48,20 @@ pub struct TopicToMake {
 }
 
 impl TopicToMake {
-    /// The settings that may be shown: all, or those that are no secrets.
-    pub(crate) fn shown(&self, show_secrets: bool) -> impl Iterator<Item = (&str, &str)> {
-        let pairs = self.configs.iter();
-        pairs
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .filter(move |(name, _)| show_secrets || !is_secret("topic", name))
-    }
-
-    /// The settings that may not.
-    pub(crate) fn hidden(&self, show_secrets: bool) -> Vec<&str> {
-        let names = self.configs.keys().map(String::as_str);
-        names
-            .filter(|name| !show_secrets && is_secret("topic", name))
-            .collect()
+    /// The same with the settings that a new cluster takes, none of which is a secret, and a note for each of the others.
+    pub(crate) fn for_new_cluster(&self, show_secrets: bool) -> Self {
+        let mut to_make = self.clone();
+        let removed = remove_not_given(&mut to_make.configs);
+        let notes = removed
+            .iter()
+            .map(|each| format!("left out: {}", each.told("topic", show_secrets)));
+        to_make.notes.extend(notes);
+        to_make
     }
 }
 
 /// Reads what makes a cluster's topics again: its metadata if that is among the paths, else the names of its partition directories.
-/// Topics that brokers make for themselves are left out unless they are among `topics`; if there are any `topics`, so are all others.
+/// Topics that brokers make for themselves, or that the cluster was about to delete, are left out unless they are among `topics`; if there are any `topics`, so are all others.
 /// Changes nothing.
 ///
 /// # Errors
@@ -91,7 +86,32 @@ pub fn recreation<P: AsRef<Path>>(
     progress: &DirectoryProgress,
 ) -> Result<Recreation> {
     let mut places = Places::read_told(paths, options, progress)?;
-    Ok(of_places(&mut places, topics))
+    let mut found = of_places(&mut places, topics);
+    leave_what_is_deleted(&mut found, topics);
+    Ok(found)
+}
+
+/// Leaves out topics that the cluster was about to delete, unless they are among `topics`.
+fn leave_what_is_deleted(found: &mut Recreation, topics: &[String]) {
+    let Some(metadata) = &found.metadata else {
+        return;
+    };
+    let deleting = &metadata.deleting_topics;
+    let left_out = &mut found.left_out;
+    found.topics.retain_mut(|topic| {
+        if !deleting.contains(&topic.name) {
+            return true;
+        }
+        let why = "the cluster was about to delete it (/admin/delete_topics)";
+        let is_named = topics.contains(&topic.name);
+        if is_named {
+            topic.notes.push(why.to_owned());
+        } else {
+            left_out.push((topic.name.clone(), format!("{why}; -t names it")));
+        }
+        is_named
+    });
+    left_out.sort();
 }
 
 /// The same of folders that were read: takes the metadata and the warnings out of them.

@@ -1,6 +1,6 @@
 //! A topic's own settings with the values that Kafka takes them for: case and blanks of their texts do not matter.
 
-use offsetlog::{EffectiveConfig, LogConfig, MetadataImage};
+use offsetlog::{EffectiveConfig, LogConfig, MetadataImage, is_secret, settings};
 use std::collections::BTreeMap;
 
 /// The values of a topic's own settings. What the topic does not set, and what is no value, is Kafka's default.
@@ -17,6 +17,83 @@ pub(crate) fn config_to_build_with(configs: &BTreeMap<String, String>) -> LogCon
         .fold(LogConfig::default(), |config, (name, value)| {
             config.with(name, value).unwrap_or(config)
         })
+}
+
+/// Settings that kafka-reassign-partitions.sh adds for a reassignment, and removes when it is told that the reassignment is complete.
+const THROTTLES: [&str; 5] = [
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+];
+
+/// A setting that a new cluster does not get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotGiven {
+    name: String,
+    value: String,
+    why: String,
+}
+
+impl NotGiven {
+    /// The setting, with its value if that may be shown, and why.
+    pub(crate) fn told(&self, resource_type: &str, show_secrets: bool) -> String {
+        let Self { name, value, why } = self;
+        if show_secrets || !is_secret(resource_type, name) {
+            format!("{name}={value}: {why}")
+        } else {
+            format!("{name}: {why}")
+        }
+    }
+}
+
+/// Why a setting limits a reassignment that was going on; `None` for any other. The new cluster has no such reassignment, so nothing would
+/// remove the limit there.
+pub(crate) fn throttle(name: &str, value: &str) -> Option<NotGiven> {
+    THROTTLES.contains(&name).then(|| NotGiven {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        why: "it limits a reassignment, and in a new cluster nothing would remove it".to_owned(),
+    })
+}
+
+/// Removes from a topic's own settings those that a new cluster cannot have, and returns them. Kafka 4.3 makes no topic with a setting that
+/// it does not know or whose value it refuses, and a broker cannot open a log with a value that is refused. The few odd values that Kafka
+/// takes and offsetlog does not (docs/settings.md) are removed too. Of settings that contradict each other, the later ones in the order of
+/// names are removed.
+pub(crate) fn remove_not_given(configs: &mut BTreeMap<String, String>) -> Vec<NotGiven> {
+    let mut removed = Vec::new();
+    configs.retain(|name, value| {
+        let why = throttle(name, value);
+        let is_kept = why.is_none();
+        removed.extend(why);
+        is_kept
+    });
+    let pairs = configs.iter();
+    if LogConfig::parse(pairs.map(|(name, value)| (name.as_str(), value.as_str()))).is_ok() {
+        return removed;
+    }
+    let mut taken = LogConfig::default();
+    configs.retain(|name, value| {
+        let why = match taken.with(name, value) {
+            Ok(with) => {
+                taken = with;
+                return true;
+            }
+            Err(_) if !settings().iter().any(|setting| setting.name == name) => {
+                "Kafka 4.3 has no such setting".to_owned()
+            }
+            Err(error) => format!("the value is refused: {error}"),
+        };
+        removed.push(NotGiven {
+            name: name.clone(),
+            value: value.clone(),
+            why,
+        });
+        false
+    });
+    removed
 }
 
 #[cfg(test)]

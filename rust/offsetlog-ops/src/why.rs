@@ -10,9 +10,13 @@ mod reading;
 use crate::producers::{Coordinators, PartitionProducer, is_among, pass_over};
 use offsetlog::{
     BrokerSettings, EffectiveConfig, Log, LogDir, PartitionProgress, Result, SettingSource,
-    TopicPartition, Unread,
+    TopicPartition, TopicSettings, Unread,
 };
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+/// The broker's own setting that ends compaction, and with it the deletion of a compacted topic's segments.
+const CLEANER: &str = "log.cleaner.enable";
 
 /// The cluster's metadata log.
 const METADATA_TOPIC: &str = "__cluster_metadata";
@@ -67,6 +71,8 @@ pub enum Reason {
     DirtyRatio,
     /// Nothing was appended since the last compaction.
     Clean,
+    /// `log.cleaner.enable=false`: the broker neither compacts nor deletes segments of a compacted topic.
+    CleanerOff,
     /// A setting that decides is not known here.
     UnknownSetting,
     /// Tiered storage has rules of its own.
@@ -90,6 +96,7 @@ impl Reason {
             Self::CompactionLag => "compaction-lag",
             Self::DirtyRatio => "dirty-ratio",
             Self::Clean => "clean",
+            Self::CleanerOff => "cleaner-off",
             Self::UnknownSetting => "unknown-setting",
             Self::Tiered => "tiered",
         }
@@ -172,6 +179,8 @@ struct Case<'c> {
     log: Log,
     partition: &'c TopicPartition,
     settings: &'c EffectiveConfig,
+    /// Whether its broker has no cleaner.
+    cleaner_is_off: bool,
     /// Offset up to which records may be removed: other brokers may lack the rest.
     removable_end: i64,
     now: i64,
@@ -209,6 +218,27 @@ impl Case<'_> {
         let setting = self.setting(name);
         let value = setting.value.as_deref().unwrap_or("?");
         format!("{name}={value} ({})", setting.source.name())
+    }
+
+    /// The answer where the broker has no cleaner: Kafka's `LogManager.cleanupLogs` then passes compacted topics over, and no cleaner
+    /// thread takes them.
+    fn cleaner_off(&self, question: Question, bytes: u64) -> Answer {
+        let sentence = format!(
+            "{CLEANER}=false ({}): the broker neither compacts this topic nor deletes its segments",
+            SettingSource::Broker.name()
+        );
+        Answer {
+            remedy: format!(
+                "{CLEANER}=true in the broker's server.properties, and a start of the broker; `offsetlog maintain` refuses as long as it is false"
+            ),
+            bytes: Some(bytes),
+            settings: vec![DecisiveSetting {
+                name: CLEANER,
+                value: Some("false".to_owned()),
+                source: SettingSource::Broker,
+            }],
+            ..self.answer(question, Reason::CleanerOff, sentence)
+        }
     }
 
     /// The answer where one of these settings is not known.
@@ -252,7 +282,7 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
     let cluster = log_dir.cluster_settings(options.broker.as_ref(), options.metadata.as_deref())?;
     let now = options.now.unwrap_or_else(|| (log_dir.options().clock)());
     let mut coordinators = Coordinators::new(log_dir);
-    let mut settings: Option<(String, EffectiveConfig)> = None;
+    let mut settings: Option<(String, TopicSettings)> = None;
     let mut partitions = log_dir.partitions();
     partitions.retain(|partition| {
         // Snapshots decide what the metadata log keeps, and no topic's settings.
@@ -261,13 +291,17 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
             && is_among(&options.topics, &partition.topic)
             && is_among(&options.partitions, &partition.partition)
     });
+    let mut metadata_paths = BTreeSet::new();
     options.progress.for_each(partitions, |partition| {
         if settings
             .as_ref()
             .is_none_or(|(topic, _)| *topic != partition.topic)
         {
             settings = match log_dir.topic_settings_from(&partition.topic, &cluster) {
-                Ok(found) => Some((partition.topic.clone(), found.config)),
+                Ok(found) => {
+                    metadata_paths.extend(found.metadata_path.clone());
+                    Some((partition.topic.clone(), found))
+                }
                 Err(error) => return pass_over(error, partition, &mut report.unread),
             };
         }
@@ -281,7 +315,8 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
                     removable_end: log_dir.removable_end(&log, &cluster)?,
                     log,
                     partition: &partition,
-                    settings,
+                    settings: &settings.config,
+                    cleaner_is_off: settings.cleaner_is_off,
                     now,
                 })
             });
@@ -293,7 +328,28 @@ pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
         }
     })?;
     report.warnings = coordinators.into_warnings();
+    if options.metadata.is_none() {
+        report
+            .warnings
+            .extend(which_metadata(log_dir, &metadata_paths));
+    }
     Ok(report)
+}
+
+/// Says which metadata log the settings are of, if these log dirs have several: they may say different things.
+#[must_use]
+pub fn which_metadata(log_dir: &LogDir, read: &BTreeSet<PathBuf>) -> Option<String> {
+    let logs = log_dir.directories(METADATA_TOPIC);
+    let of_cluster = logs.iter().filter(|(partition, _)| *partition == 0);
+    let count = of_cluster.count();
+    if count < 2 || read.is_empty() {
+        return None;
+    }
+    let paths: Vec<String> = read.iter().map(|path| path.display().to_string()).collect();
+    Some(format!(
+        "of {count} metadata logs here the newest is read: {}",
+        paths.join(", ")
+    ))
 }
 
 /// Adds what there is to say of a partition. Damage that keeps one question from being answered hides no other answer.

@@ -5,7 +5,7 @@ use super::targets::{Target, Targets};
 use super::{PartitionState, RestorePlan};
 use crate::recreation::{Recreation, TopicToMake};
 use crate::shell::quoted;
-use crate::topic_config::topic_config;
+use crate::topic_config::{remove_not_given, topic_config};
 use crate::words::brokers;
 use offsetlog::format::counted;
 use offsetlog::{BrokerSettings, EffectiveConfig, MetadataImage, SettingSource};
@@ -120,6 +120,10 @@ impl Retention {
             Target::Folder => {}
             Target::NewCluster => {
                 self.untier(name, configs);
+                for each in remove_not_given(configs) {
+                    let reason = format!("left out of its settings: {}", each.told("topic", false));
+                    self.note(name, reason, None);
+                }
                 // Its policy may be compact: whatever deletes by age or size deletes what it never did.
                 if topic.was_compacted && !topic.is_told && !configs.contains_key(POLICY) {
                     if !self.keeps {
@@ -169,7 +173,7 @@ impl Retention {
                 "an earlier restore set {setting}=-1 for partitions that are not restored now, and it stays; when the records may go by it, \
                  set it back"
             );
-            self.note(topic, reason, alter(topic, &change));
+            self.note(topic, reason, Some(alter(topic, &change)));
         }
     }
 
@@ -275,7 +279,7 @@ impl Retention {
         let reason = format!(
             "{why}, so they have {setting}=-1 now; when the records may go by it, set it back"
         );
-        self.note(topic, reason, alter(topic, &change));
+        self.note(topic, reason, Some(alter(topic, &change)));
     }
 
     fn announce(&mut self, topic: &str, deleting: &Deleting) {
@@ -297,11 +301,11 @@ impl Retention {
             ),
         };
         let command = alter(topic, &format!("--add-config {setting}=-1"));
-        self.note(topic, reason, command);
+        self.note(topic, reason, Some(command));
     }
 
     /// Topics with the same note are reported together.
-    fn note(&mut self, topic: &str, reason: String, command: String) {
+    fn note(&mut self, topic: &str, reason: String, command: Option<String>) {
         if let Some(known) = self
             .remaining
             .iter_mut()
@@ -309,13 +313,13 @@ impl Retention {
         {
             known.about.push_str(", ");
             known.about.push_str(topic);
-            known.commands.push(command);
+            known.commands.extend(command);
             return;
         }
         self.remaining.push(Remaining {
             about: topic.to_owned(),
             reason,
-            commands: vec![command],
+            commands: command.into_iter().collect(),
         });
     }
 }

@@ -39,6 +39,15 @@ pub(super) fn answer(
     if case.settings.text(POLICY).is_none() || !config.is_compacted() {
         return Ok(None);
     }
+    if case.cleaner_is_off {
+        let bytes = case
+            .log
+            .segments()?
+            .iter()
+            .map(|segment| segment.size_bytes)
+            .sum();
+        return Ok(Some(case.cleaner_off(Question::Compaction, bytes)));
+    }
     let decisive = [RATIO, MIN_LAG, MAX_LAG];
     if let Some(unknown) = case.unknown(Question::Compaction, &decisive) {
         return Ok(Some(unknown));

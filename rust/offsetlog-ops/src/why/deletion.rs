@@ -36,6 +36,10 @@ pub(super) fn answer(case: &Case<'_>) -> Result<Answer> {
     let (start, end) = (case.log.log_start_offset()?, case.log.log_end_offset()?);
     let config = case.settings.config();
     let before_start = due_by_start(&log_segments, start);
+    let is_compacted_alone = !config.is_deleting() && before_start == 0;
+    if case.cleaner_is_off && config.is_compacted() && !is_compacted_alone {
+        return Ok(case.cleaner_off(Question::Deletion, total(&log_segments)));
+    }
     if !config.is_deleting() {
         if before_start > 0 {
             return Ok(due(case, &log_segments, (before_start, 0, 0), end));

@@ -5,6 +5,7 @@
 
 mod access;
 mod again;
+mod beside;
 mod guard;
 mod metadata;
 mod metadata_snapshot;
@@ -27,7 +28,7 @@ use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::is_there;
-use named::{Source, metadata_log};
+use named::Source;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::meta_properties::read_properties;
 use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA};
@@ -246,33 +247,6 @@ impl Surroundings {
         Ok((mark, Node::default()))
     }
 
-    /// The metadata log that was found before, or the first one in the log dir or in those around it. Only [`read_again`](Self::read_again)
-    /// moves on to another one, and [`forget`](Self::forget).
-    fn metadata_log_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
-        let known = |beside: &BTreeMap<PathBuf, PathBuf>| beside.get(log_dir).cloned();
-        if let Some(found) = known(&self.beside.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(Some(found));
-        }
-        let found = self.look_beside(log_dir)?;
-        if let Some(found) = &found {
-            let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-            beside.insert(log_dir.to_path_buf(), found.clone());
-        }
-        Ok(found)
-    }
-
-    /// The first metadata log that is in the log dir or in those around it.
-    fn look_beside(&self, log_dir: &Path) -> Result<Option<PathBuf>> {
-        let around = self.around.iter().map(PathBuf::as_path);
-        let folders = std::iter::once(log_dir).chain(around.filter(|&folder| folder != log_dir));
-        for folder in folders {
-            if let Some(found) = metadata_log(self.disk(), folder)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
     /// What tells of the cluster that the log dir of this node belongs to.
     fn metadata_of(&self, log_dir: &Path, node: &Node) -> Result<Option<Arc<Metadata>>> {
         let source = match &self.named {
@@ -388,6 +362,13 @@ impl Membership {
     /// Whether the partition is a broker's, and not ours to keep.
     pub(crate) const fn is_brokers(&self) -> bool {
         self.mark.is_some()
+    }
+
+    /// Where the metadata is.
+    pub(crate) fn metadata_path(&self) -> Option<&Path> {
+        self.metadata
+            .as_ref()
+            .map(|metadata| metadata.path.as_path())
     }
 
     /// The newest record of the metadata, in ms since 1970.

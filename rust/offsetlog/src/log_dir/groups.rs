@@ -10,6 +10,7 @@ mod missing;
 mod one_partition;
 mod replay;
 mod share;
+mod topic_names;
 mod zookeeper;
 
 use super::whole_logs::{Doubts, check_end};
@@ -19,10 +20,12 @@ use crate::log::MetadataImage;
 use crate::step_progress::{PartitionProgress, Steps};
 use behind::Wanted;
 pub use group::{FirstUnread, Group, GroupMember, GroupOffset, GroupState, ShareGroupOffset};
+use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use replay::Replay;
 use share::ShareReplay;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use topic_names::{Named, TopicIds};
 
 /// The topic in which Kafka stores its groups.
 const TOPIC: &str = "__consumer_offsets";
@@ -51,13 +54,13 @@ impl LogDir {
     /// Returns the groups that their coordinators stored in these log dirs, by name, with their committed offsets and
     /// lag; warnings about what was skipped; and what could not be read. A damaged partition of the topic gives no groups at
     /// all, because records after the damage may contradict those before it. One that ends below the high watermark of its log dir gives
-    /// what is left and is among what could not be read. If a log's end cannot be determined or is below that, there is no lag, and none for an offset of an earlier topic of the name; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
+    /// what is left and is among what could not be read. If a log's end cannot be determined or is below that, there is no lag, and none for an offset of an earlier topic of the name; complete metadata decides which topic id a name has, and a directory with another one gives no lag; if damage hides the first unread record, a warning names the partition. Records of unknown types or without a
     /// key are skipped with a warning; coordinators skip the former too. Another warning names the partitions of
     /// `__consumer_offsets` and `__share_group_state` that are not here, as far as other partitions or the cluster's metadata show it.
     /// Metadata that cannot be read is among what could not be read.
     ///
-    /// A share group also has its start offsets, out of `__share_group_state`. Where it began to read a topic that was deleted is left out
-    /// with a warning if another topic has the name now. Groups of old consumers are those of ZooKeeper's data, if
+    /// A share group also has its start offsets, out of `__share_group_state`, one for each partition. Where it began to read a topic that
+    /// was deleted is left out with a warning if another topic has the name now. Groups of old consumers are those of ZooKeeper's data, if
     /// that is among the paths.
     ///
     /// Cost: reads both topics completely and keeps one value per key in memory. Opens each partition with a committed
@@ -71,11 +74,20 @@ impl LogDir {
         let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
         let mut steps = Steps::new(&how.progress);
-        let mut found = self.stored_groups(&partitions, &mut steps, &mut warnings, &mut unread)?;
+        let metadata = self.metadata_or_unread(&mut unread)?;
+        let ids = earlier_topics::decided(&metadata);
+        let mut found = self.stored_groups(
+            &partitions,
+            &metadata,
+            &mut steps,
+            &mut warnings,
+            &mut unread,
+        )?;
         if !how.without_lag {
             self.add_lag(
                 &mut found,
                 &partitions,
+                &ids,
                 &mut steps,
                 &mut warnings,
                 &mut unread,
@@ -90,6 +102,7 @@ impl LogDir {
         &self,
         groups: &mut [Group],
         partitions: &[TopicPartition],
+        ids: &HashMap<String, Uuid>,
         steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
@@ -105,7 +118,7 @@ impl LogDir {
                 wanted.extend(each.start_offset);
             }
         }
-        let behind = self.behind(partitions, wanted, steps, warnings, unread)?;
+        let behind = self.behind(partitions, ids, wanted, steps, warnings, unread)?;
         for group in groups {
             for each in group.offsets.iter_mut().filter(|each| each.has_log()) {
                 let partition = each.topic_partition();
@@ -124,12 +137,12 @@ impl LogDir {
     fn stored_groups(
         &self,
         partitions: &[TopicPartition],
+        metadata: &MetadataImage,
         steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
     ) -> Result<Vec<Group>> {
-        let metadata = self.metadata_or_unread(unread)?;
-        warnings.extend(missing::warnings(&metadata, partitions));
+        warnings.extend(missing::warnings(metadata, partitions));
         let internal = [TOPIC, share::TOPIC];
         let internal = partitions
             .iter()
@@ -137,7 +150,7 @@ impl LogDir {
         steps.add(internal.count());
         let mut topics = TopicIds::beside(metadata);
         let mut found = self.replayed_groups(partitions, &mut topics, steps, warnings, unread)?;
-        warnings.extend(earlier_topics::mark(self, &topics.metadata, &mut found)?);
+        warnings.extend(earlier_topics::mark(self, metadata, &mut found)?);
         self.replay_share_state(partitions, &mut topics, &mut found, steps, warnings, unread)?;
         self.add_zookeepers_groups(&mut found, warnings)?;
         Ok(found.into_values().collect())
@@ -147,7 +160,7 @@ impl LogDir {
     fn replayed_groups(
         &self,
         partitions: &[TopicPartition],
-        topics: &mut TopicIds,
+        topics: &mut TopicIds<'_>,
         steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
         unread: &mut Vec<Unread>,
@@ -176,7 +189,7 @@ impl LogDir {
             warnings.extend(replay.odd_assignments(&partition.to_string()));
             replays.push((partition.partition, replay));
         }
-        let known = missing::known_count(&topics.metadata);
+        let known = missing::known_count(topics.metadata);
         warnings.extend(one_partition::settle(&mut replays, known, greatest));
         let mut found: BTreeMap<String, Group> = BTreeMap::new();
         for (_, replay) in replays {
@@ -216,7 +229,7 @@ impl LogDir {
     fn replay_share_state(
         &self,
         partitions: &[TopicPartition],
-        topics: &mut TopicIds,
+        topics: &mut TopicIds<'_>,
         found: &mut BTreeMap<String, Group>,
         steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
@@ -285,36 +298,6 @@ impl LogDir {
             }
         }
     }
-
-    fn topics_by_id(
-        &self,
-        partitions: &[TopicPartition],
-        metadata: MetadataImage,
-        unread: &mut Vec<Unread>,
-    ) -> Result<HashMap<String, String>> {
-        let mut ids = HashMap::new();
-        let mut last = None;
-        for found in partitions {
-            if last.replace(&found.topic) == Some(&found.topic) {
-                continue;
-            }
-            match self
-                .log(&found.topic, found.partition)
-                .and_then(|log| log.topic_id())
-            {
-                Ok(Some(id)) => {
-                    ids.insert(id.to_string(), found.topic.clone());
-                }
-                Ok(None) => {}
-                Err(error) => pass_over(error, found, unread)?,
-            }
-        }
-        let topics = metadata.topics.into_iter();
-        for topic in topics.filter(|topic| !topic.topic_id.is_zero()) {
-            ids.entry(topic.topic_id.to_string()).or_insert(topic.name);
-        }
-        Ok(ids)
-    }
 }
 
 /// Whether there is something to show of a partition that was replayed. If it lost its end, what is left is shown, and the partition is
@@ -329,75 +312,4 @@ fn is_replayed(
         pass_over(error, partition, unread)?;
     }
     Ok(is_shown)
-}
-
-/// Names of topics by id. No directory is looked at before a name is asked for.
-#[derive(Default)]
-struct TopicIds {
-    metadata: MetadataImage,
-    here: Option<HashMap<String, String>>,
-    /// Names that share groups stored beside ids.
-    told: HashMap<String, String>,
-}
-
-/// What is known of the name of a topic with an id.
-enum Named {
-    As(String),
-    /// Only a share group's records know the name, and the topic that has it here has another id.
-    Before(String),
-    Unknown,
-}
-
-impl TopicIds {
-    fn beside(metadata: MetadataImage) -> Self {
-        Self {
-            metadata,
-            ..Self::default()
-        }
-    }
-
-    /// The topic's name, from the log dirs, metadata in them or a share group's records; else the id.
-    fn name(
-        &mut self,
-        log_dir: &LogDir,
-        partitions: &[TopicPartition],
-        unread: &mut Vec<Unread>,
-        id: String,
-    ) -> Result<String> {
-        match self.look_up(log_dir, partitions, unread, &id)? {
-            Named::As(name) => Ok(name),
-            Named::Before(_) | Named::Unknown => Ok(id),
-        }
-    }
-
-    fn look_up(
-        &mut self,
-        log_dir: &LogDir,
-        partitions: &[TopicPartition],
-        unread: &mut Vec<Unread>,
-        id: &str,
-    ) -> Result<Named> {
-        let here = if let Some(here) = &self.here {
-            here
-        } else {
-            let metadata = std::mem::take(&mut self.metadata);
-            let read = log_dir.topics_by_id(partitions, metadata, unread)?;
-            self.here.insert(read)
-        };
-        if let Some(name) = here.get(id) {
-            return Ok(Named::As(name.clone()));
-        }
-        let Some(told) = self.told.get(id) else {
-            return Ok(Named::Unknown);
-        };
-        if here.values().any(|name| name == told) {
-            return Ok(Named::Before(told.clone()));
-        }
-        // Of two topics that had the name one after the other, nobody knows here which one has it.
-        let alike = self.told.values().filter(|name| *name == told);
-        Ok(match alike.count() {
-            1 => Named::As(told.clone()),
-            _ => Named::Unknown,
-        })
-    }
 }

@@ -17,8 +17,14 @@ pub struct TopicSettings {
     pub config: EffectiveConfig,
     /// What shows that the log dir belongs to a broker; `None` if offsetlog keeps the topic.
     pub broker: Option<String>,
+    /// Whether `log.cleaner.enable=false` in that broker's `server.properties` keeps it from compacting anything, and from deleting
+    /// segments of compacted topics.
+    pub cleaner_is_off: bool,
     /// Timestamp of the newest record of the cluster's metadata, in ms since 1970.
     pub metadata_timestamp: Option<i64>,
+    /// Where that metadata is. Of several metadata logs in the log dirs, those of another cluster do not count, and of the others the newest
+    /// one is read: the one with the greatest leader epoch, and of equals the longest.
+    pub metadata_path: Option<PathBuf>,
 }
 
 /// The settings of a cluster around a log dir: of the cluster's metadata, and of a broker's `server.properties`.
@@ -138,6 +144,8 @@ impl LogDir {
         Ok(TopicSettings {
             config,
             metadata_timestamp: found.metadata_timestamp(),
+            metadata_path: found.metadata_path().map(Path::to_path_buf),
+            cleaner_is_off: found.cleaner_is_off(),
             broker: found.is_brokers().then(|| found.mark().to_owned()),
         })
     }

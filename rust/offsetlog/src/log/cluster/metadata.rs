@@ -11,7 +11,7 @@ use crate::log::Log;
 use offsetlog_format::internal_topic::MetadataRecord;
 use offsetlog_format::message::{Struct, Value};
 use offsetlog_format::{FormatError, Uuid};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A cluster's metadata, from its metadata log or, before KRaft, from ZooKeeper. There transaction numbers take the place of offsets.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,6 +43,8 @@ pub struct MetadataImage {
     pub next_producer_id: Option<i64>,
     /// Topics whose removal is in the log after the snapshot, in that order; the snapshot has no earlier ones.
     pub removed_topics: Vec<(String, Uuid)>,
+    /// Topics that the cluster is about to delete, by name: of ZooKeeper's data, those in `/admin/delete_topics`.
+    pub deleting_topics: BTreeSet<String>,
     /// Whether it is of ZooKeeper's data: then features are not in it, nor settings that are encrypted.
     pub is_of_zookeeper: bool,
     /// What was left out, and why; of ZooKeeper's data also what is about to change.

@@ -58,6 +58,7 @@ impl Surroundings {
                 image.warnings.extend(found.deleting.iter().map(|topic| {
                     format!("topic {topic:?} is about to be deleted (/admin/delete_topics)")
                 }));
+                image.deleting_topics = found.deleting;
                 Ok(Some(image))
             }
         }

@@ -5,6 +5,7 @@ use crate::error::{ErrorKind, Result};
 use crate::log::Log;
 use crate::log_dir::{LogDir, TopicPartition, Unread, pass_over};
 use crate::step_progress::Steps;
+use offsetlog_format::Uuid;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What is asked of a log: the offsets from which groups read on.
@@ -26,10 +27,12 @@ impl Behind {
 }
 
 impl LogDir {
-    /// Opens each partition once, and looks each offset up once. `partitions` are those of these log dirs, in order.
+    /// Opens each partition once, and looks each offset up once. `partitions` are those of these log dirs, in order. `ids` are those that
+    /// topics have by the metadata: the log of a topic with another id says nothing.
     pub(super) fn behind(
         &self,
         partitions: &[TopicPartition],
+        ids: &HashMap<String, Uuid>,
         wanted: Wanted,
         steps: &mut Steps<'_, TopicPartition>,
         warnings: &mut Vec<String>,
@@ -48,6 +51,22 @@ impl LogDir {
                     continue;
                 }
             };
+            if let Some(own) = ids.get(&partition.topic) {
+                match log.topic_id() {
+                    Ok(Some(other)) if other != *own => {
+                        warnings.push(format!(
+                            "{partition}: its directory is of another topic of this name, with the topic id {other}; by the metadata the \
+                             topic has {own}, so no lag is known"
+                        ));
+                        continue;
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        pass_over(error, &partition, unread)?;
+                        continue;
+                    }
+                }
+            }
             let end = match log.log_end_offset() {
                 Ok(end) => Some(end),
                 Err(error) => pass_over(error, &partition, unread).map(|()| None)?,

@@ -1,4 +1,7 @@
 //! Which offsets were committed for an earlier topic of the same name: they say nothing of the records of the topic that is there now.
+//!
+//! Complete metadata decides which id a topic has. A directory with another id is what a broker calls a stray: the log of an earlier
+//! topic, or of a later one if the metadata is old.
 
 use super::{Group, GroupOffset};
 use crate::error::Result;
@@ -42,11 +45,22 @@ pub(super) fn mark(
     Ok(warnings)
 }
 
+/// The ids that topics have by complete metadata, by name. Metadata of which a part is missing may know an earlier topic alone.
+pub(super) fn decided(metadata: &MetadataImage) -> HashMap<String, Uuid> {
+    let topics = metadata.topics.iter().filter(|_| metadata.is_complete);
+    topics
+        .filter(|topic| !topic.topic_id.is_zero())
+        .map(|topic| (topic.name.clone(), topic.topic_id))
+        .collect()
+}
+
 /// The ids that a topic has here.
 struct Ids<'a> {
     log_dir: &'a LogDir,
     in_directories: HashMap<(String, i32), Vec<Uuid>>,
     in_metadata: HashMap<&'a str, Uuid>,
+    /// Whether nothing else counts for the topics that the metadata has.
+    is_complete: bool,
 }
 
 impl<'a> Ids<'a> {
@@ -59,11 +73,18 @@ impl<'a> Ids<'a> {
             in_metadata: known
                 .map(|topic| (topic.name.as_str(), topic.topic_id))
                 .collect(),
+            is_complete: metadata.is_complete,
         }
     }
 
-    /// By the partition's directories and by the metadata. What cannot be read says nothing; others tell that.
+    /// By complete metadata, else by the partition's directories and by what is left of the metadata. What cannot be read says nothing;
+    /// others tell that.
     fn of(&mut self, offset: &GroupOffset) -> Result<Vec<Uuid>> {
+        if let Some(known) = self.in_metadata.get(offset.topic.as_str())
+            && self.is_complete
+        {
+            return Ok(vec![*known]);
+        }
         let key = (offset.topic.clone(), offset.partition);
         if !self.in_directories.contains_key(&key) {
             let found = self.in_replicas(&offset.topic_partition())?;

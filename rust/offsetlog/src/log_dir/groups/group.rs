@@ -88,8 +88,8 @@ pub struct GroupOffset {
     /// Id of the topic that it was committed for, which may be an earlier one of its name; zero if the record does not have it, as
     /// before Kafka 4.1.
     pub topic_id: Uuid,
-    /// The topic that has this name now, in these log dirs or by the metadata in them, has another id: the offset says nothing of its
-    /// records.
+    /// The topic that has this name now, by complete metadata in these log dirs or else by the directories in them, has another id: the
+    /// offset says nothing of its records.
     pub is_of_another_topic: bool,
     /// Log end offset of the partition in these log dirs; `None` if they do not have the partition or it cannot be read.
     pub log_end_offset: Option<i64>,

@@ -174,6 +174,16 @@ impl Replay {
         }
     }
 
+    /// Deletes what was committed, and what open transactions wait to commit: the end of one would bring a deleted offset back. Kafka's
+    /// `OffsetMetadataManager` does so for every null value.
+    fn delete_offset(&mut self, key: &OffsetKey) {
+        self.offsets.remove(key);
+        self.pending.retain(|_, commits| {
+            commits.remove(key);
+            !commits.is_empty()
+        });
+    }
+
     fn take(&mut self, record: &KnownRecord<'_>, at: i64, producer: Option<i64>) {
         let value = record.value.as_ref().map(|(_, value)| value);
         if matches!(record.record_type.number, 0 | 1) {
@@ -183,7 +193,7 @@ impl Replay {
                 int(&record.key, "partition"),
             );
             let Some(value) = value else {
-                self.offsets.remove(&key);
+                self.delete_offset(&key);
                 return;
             };
             let commit = Commit {
