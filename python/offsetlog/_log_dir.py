@@ -431,6 +431,9 @@ class LogDir:
             may say otherwise. One that ends below the high watermark of its log dir is, with what is left, which may be old. If
             only the end of a log is unknown, the lag is ``None``. Damaged metadata of the cluster is such a partition too: it
             does not tell names of topics then, nor missing partitions.
+        LogDirError
+            The log dirs are of several clusters, by ``cluster.id`` in ``meta.properties``; so for `groups_prometheus`,
+            `groups_reset_csv`, `transactions`, `producers` and `why`.
 
         Examples
         --------

@@ -60,6 +60,7 @@ use args::{Color, Verb};
 use console::Console;
 use failure::Failure;
 use rustix::fs::{FileType, OFlags};
+use select::of_one_cluster;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -196,8 +197,12 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Grep(args) => grep::run(args, &mut console),
         Verb::Dump(args) => dump::run(args, &mut console),
         Verb::Groups(args) => groups::run(args, &mut console),
-        Verb::Transactions(args) => transactions::run(args, &mut console),
-        Verb::Producers(args) => producers::run(args, &mut console),
+        Verb::Transactions(args) => {
+            of_one_cluster(&args.paths).and_then(|()| transactions::run(args, &mut console))
+        }
+        Verb::Producers(args) => {
+            of_one_cluster(&args.selection.paths).and_then(|()| producers::run(args, &mut console))
+        }
         Verb::Why(args) => why::run(args, &mut console),
         Verb::Metadata(args) => metadata::run(args, &mut console),
         Verb::Time(args) => time::run(args, &mut console),
@@ -207,7 +212,9 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         Verb::Salvage(args) => salvage::run(args, &mut console),
         Verb::Mirror(args) => mirror::run(args, &mut console),
         Verb::Restore(args) => restore::run(args, &mut console),
-        Verb::EndTransaction(args) => end_transaction::run(args, &mut console),
+        Verb::EndTransaction(args) => {
+            of_one_cluster(&args.paths).and_then(|()| end_transaction::run(args, &mut console))
+        }
         Verb::Adopt(args) => adopt::run(args, &mut console),
         Verb::Verify(args) => verify::run(args, &mut console),
         Verb::Create(args) => topics::create(args, &mut console),

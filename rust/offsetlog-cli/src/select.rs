@@ -31,6 +31,12 @@ pub(crate) struct Source {
     pub(crate) chosen: Vec<Chosen>,
 }
 
+/// Refuses log dirs of several clusters, for what reads them as one.
+pub(crate) fn of_one_cluster(paths: &[PathBuf]) -> Result<(), Failure> {
+    LogDir::open(paths, &OpenOptions::default())?.check_one_cluster()?;
+    Ok(())
+}
+
 impl Source {
     /// Lists the paths and keeps what `-t` and `-p` name.
     pub(crate) fn open(selection: &Selection, console: &mut Console<'_>) -> Result<Self, Failure> {

@@ -192,6 +192,23 @@ impl Places {
         foreign
     }
 
+    /// Refuses log dirs of several clusters.
+    ///
+    /// # Errors
+    /// Those of [`LogDir::check_one_cluster`].
+    pub(crate) fn check_one_cluster(&self, options: &OpenOptions) -> Result<()> {
+        let log_dirs: Vec<&Path> = self
+            .log_dirs
+            .iter()
+            .filter(|place| place.cluster_id().is_some())
+            .map(|place| place.path.as_path())
+            .collect();
+        if log_dirs.len() < 2 {
+            return Ok(());
+        }
+        LogDir::open(&log_dirs, options)?.check_one_cluster()
+    }
+
     fn add_partition(&mut self, path: &Path, options: &OpenOptions) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Ok(parsed) = DirectoryName::parse(&name) else {

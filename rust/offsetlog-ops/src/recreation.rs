@@ -65,7 +65,8 @@ impl TopicToMake {
 /// Changes nothing.
 ///
 /// # Errors
-/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, and for the folder around log dirs;
+/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, for the folder around log dirs, and for log dirs of
+/// several clusters;
 /// `Interrupted`; those of the progress. Metadata that cannot be read is no error: see [`Recreation::metadata_error`].
 ///
 /// ```no_run
@@ -86,6 +87,7 @@ pub fn recreation<P: AsRef<Path>>(
     progress: &DirectoryProgress,
 ) -> Result<Recreation> {
     let mut places = Places::read_told(paths, options, progress)?;
+    places.check_one_cluster(options)?;
     let mut found = of_places(&mut places, topics);
     leave_what_is_deleted(&mut found, topics);
     Ok(found)

@@ -263,7 +263,7 @@ impl Case<'_> {
 /// `__transaction_state` is read once, and only if there is an open transaction. Nothing is changed.
 ///
 /// # Errors
-/// `Interrupted`; that of `progress`; `LogDir` if `metadata` has no metadata log. Those of a partition are in the report.
+/// `Interrupted`; that of `progress`; `LogDir` for log dirs of several clusters, and if `metadata` has no metadata log. Those of a partition are in the report.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), offsetlog::Error> {
@@ -278,6 +278,7 @@ impl Case<'_> {
 /// # }
 /// ```
 pub fn why(log_dir: &LogDir, options: &WhyOptions) -> Result<WhyReport> {
+    log_dir.check_one_cluster()?;
     let mut report = WhyReport::default();
     let cluster = log_dir.cluster_settings(options.broker.as_ref(), options.metadata.as_deref())?;
     let now = options.now.unwrap_or_else(|| (log_dir.options().clock)());

@@ -31,7 +31,10 @@ pub(crate) fn producers(
         only_open: open_only,
         progress: raised.of_partitions(progress),
     };
-    let list = detached(py, || offsetlog_ops::producers(&log_dir.0, &options));
+    let list = detached(py, || {
+        log_dir.0.check_one_cluster()?;
+        offsetlog_ops::producers(&log_dir.0, &options)
+    });
     let list = raised.or(py, list)?;
     let producers = list.producers.into_iter().map(producer_row);
     let unread = unread_errors(py, list.unread);
@@ -98,6 +101,7 @@ pub(crate) fn end_transaction(
     };
     let partition = TopicPartition { topic, partition };
     let ended = detached(py, || {
+        offsetlog::LogDir::open(&paths, &open)?.check_one_cluster()?;
         offsetlog_ops::end_transaction(&paths, &partition, producer_id, &ending, (&open, &how))
     });
     let ended = raised.or(py, ended)?;

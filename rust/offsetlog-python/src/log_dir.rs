@@ -364,8 +364,11 @@ impl LogDir {
 
     /// Transactions, warnings of what was left out, and what could not be read.
     fn transactions(&self, py: Python<'_>) -> PyResult<Partial<rows::Transaction>> {
-        let (transactions, warnings, unread) =
-            detached(py, || self.0.transactions()).or_raise(py)?;
+        let read = || {
+            self.0.check_one_cluster()?;
+            self.0.transactions()
+        };
+        let (transactions, warnings, unread) = detached(py, read).or_raise(py)?;
         let transactions = transactions.into_iter().map(transaction_row);
         Ok((transactions.collect(), warnings, unread_errors(py, unread)))
     }

@@ -3,6 +3,7 @@
 
 mod builder;
 mod choice;
+mod clusters;
 mod groups;
 mod listing;
 mod maintain;
@@ -24,6 +25,7 @@ use crate::folder::has_log_dir_files;
 use crate::local_path::local_path;
 use crate::log::{LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings};
 use choice::AllChosen;
+use clusters::Clusters;
 use listing::Listing;
 use offsetlog_format::counted;
 use std::collections::BTreeMap;
@@ -143,6 +145,7 @@ fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
 impl LogDir {
     /// Lists the partition directories of `paths`. A path that is itself a partition directory counts as one partition. The
     /// data of the cluster's ZooKeeper may be among them: it has no partitions, and is the metadata.
+    /// Log dirs of several clusters are listed together, with a warning: see [`check_one_cluster`](Self::check_one_cluster).
     /// Directories that are being deleted, moved in or set aside (`-delete`, `-future`, `-stray`) are skipped. Directories that
     /// are not partitions are skipped with a warning.
     ///
@@ -173,6 +176,7 @@ impl LogDir {
             &paths,
             how.and_then(|how| how.broker.as_ref()),
         )?;
+        listing.warn_of_clusters(&Clusters::of(&surroundings, &paths));
         let log_dir = Self(Arc::new(Inner {
             surroundings: Arc::new(surroundings),
             shared: paths.iter().map(shared).collect(),
@@ -230,6 +234,7 @@ impl LogDir {
         }
         listing.refuse_mixed()?;
         listing.warn_of_replicas();
+        listing.warn_of_clusters(&Clusters::of(&self.0.surroundings, &self.0.paths));
         known.partitions = listing.partitions;
         known.warnings = listing.warnings;
         Ok(())

@@ -68,9 +68,10 @@ impl LogDir {
     /// committed the same offset share the look-up.
     ///
     /// # Errors
-    /// `Interrupted`; those of [`metadata`](Self::metadata) for ZooKeeper's data, and of the progress. Per partition, those of a scan, and
+    /// `LogDir` for log dirs of several clusters; `Interrupted`; those of [`metadata`](Self::metadata) for ZooKeeper's data, and of the progress. Per partition, those of a scan, and
     /// `Corrupt` kinds for a record that no coordinator wrote.
     pub fn groups(&self, how: &GroupsOptions) -> Result<(Vec<Group>, Vec<String>, Vec<Unread>)> {
+        self.check_one_cluster()?;
         let (mut warnings, mut unread) = (Vec::new(), Vec::new());
         let partitions = self.partitions();
         let mut steps = Steps::new(&how.progress);

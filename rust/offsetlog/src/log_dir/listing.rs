@@ -1,6 +1,7 @@
 //! Lists log dirs: partitions, and directories that wait for deletion.
 
 use super::TopicPartition;
+use super::clusters::Clusters;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
@@ -167,6 +168,15 @@ impl Listing {
                     replicas.len()
                 ));
             }
+        }
+    }
+
+    /// Warns about log dirs of several clusters.
+    pub(super) fn warn_of_clusters(&mut self, clusters: &Clusters) {
+        if let Some(several) = clusters.several() {
+            self.warnings.push(format!(
+                "the log dirs are of several clusters, by cluster.id in meta.properties: {several}; what they have under one name is listed as one"
+            ));
         }
     }
 

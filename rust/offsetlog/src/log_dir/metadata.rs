@@ -1,9 +1,11 @@
 //! Reads the cluster's metadata, if it is in these log dirs or was named.
 
 use super::LogDir;
+use super::clusters::Clusters;
 use crate::error::Result;
 use crate::log::{Log, MetadataImage, read_metadata};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
+use std::path::{Path, PathBuf};
 
 impl LogDir {
     /// The cluster's metadata, if `__cluster_metadata-0` is in these log dirs; it is in the `metadata.log.dir` of a controller
@@ -15,7 +17,7 @@ impl LogDir {
     /// [`LogDirOptions::metadata`](super::LogDirOptions::metadata) names.
     ///
     /// # Errors
-    /// Those of a scan; `Corrupt` kinds for a snapshot that is damaged or has no end, and for a record that is not a metadata
+    /// `LogDir` for metadata logs of several clusters; those of a scan; `Corrupt` kinds for a snapshot that is damaged or has no end, and for a record that is not a metadata
     /// record; `UnsupportedVersion` for a record newer than Kafka 4.3. Records of unknown types, and changes of things that do
     /// not exist, are skipped with a warning. For ZooKeeper's data `MetadataFile` if it is damaged, and `LogDir` if transactions
     /// are missing, if it is another cluster's, or if the cluster has moved to KRaft.
@@ -26,6 +28,13 @@ impl LogDir {
         let Some(place) = partitions.iter().find(is_here) else {
             return self.0.surroundings.named_metadata();
         };
+        let logs = self.directories(METADATA_TOPIC);
+        let log_dirs: Vec<PathBuf> = logs
+            .iter()
+            .filter(|(partition, _)| *partition == 0)
+            .filter_map(|(_, path)| path.parent().map(Path::to_path_buf))
+            .collect();
+        Clusters::of(&self.0.surroundings, &log_dirs).check()?;
         let log = self.log(&place.topic, place.partition)?;
         read_metadata(&log).map(Some)
     }

@@ -74,7 +74,8 @@ impl Surroundings {
         Ok(Some(found.swap_remove(slot)))
     }
 
-    fn cluster_of(&self, log_dir: &Path) -> Result<Option<String>> {
+    /// The cluster that `meta.properties` in this log dir names.
+    pub(crate) fn cluster_of(&self, log_dir: &Path) -> Result<Option<String>> {
         let bytes = read_small(self.disk(), &log_dir.join(META_PROPERTIES))?;
         Ok(bytes.and_then(|bytes| node_of(&bytes).cluster_id))
     }
