@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import UnknownError
 from make_log import batch, segment
 from protocol import (
     DELETE_GROUPS,
@@ -21,6 +23,7 @@ from protocol import (
     only,
 )
 
+from kafka import KafkaConsumer
 from offsetlog import Server, mirror
 
 UNKNOWN_SERVER_ERROR, UNSTABLE_OFFSET_COMMIT = -1, 88
@@ -263,3 +266,21 @@ def test_a_later_commit_of_the_group_wins(pending: Path) -> None:
     for how in ("wait", "decide"):
         with Server(pending, open_transactions=how) as kafka:
             assert Asking(kafka).offset("app", stable=True) == (60, 0)
+
+
+def test_a_consumer_of_such_a_group_stops_instead_of_skipping(damaged: Path) -> None:
+    """It would begin at the end otherwise. Tried with Java's 4.3.0 and librdkafka, too, which report it as well."""
+    with (
+        Server(damaged) as kafka,
+        contextlib.closing(
+            KafkaConsumer(
+                "in",
+                bootstrap_servers=kafka.bootstrap_servers,
+                group_id="early",
+                auto_offset_reset="latest",
+                consumer_timeout_ms=60_000,
+            )
+        ) as consumer,
+        pytest.raises(UnknownError),
+    ):
+        next(consumer)
