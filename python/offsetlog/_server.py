@@ -30,6 +30,7 @@ class ServerOptions(TypedDict):
     high_watermark: bool
     decide: bool
     without_state: bool
+    without_offsets: bool
     groups: str | None
     broker: str | None
     metadata: str | None
@@ -82,6 +83,8 @@ class Server:
         With ``"decide"``: show as aborted what no coordinator's record tells of.
     groups
         Keep committed offsets in a log of our own in this directory, which is none of `paths`, instead of in memory.
+    without_offsets
+        Groups whose committed offsets are not in `paths`, or cannot be read, begin with none. Without it their consumers get an error.
     broker
         The broker's ``server.properties``, for the settings that clients are told.
     metadata
@@ -135,6 +138,7 @@ class Server:
         open_transactions: OpenTransactions = "wait",
         without_state: bool = False,
         groups: PathLike | None = None,
+        without_offsets: bool = False,
         broker: PathLike | None = None,
         metadata: PathLike | None = None,
         tls_certificate: PathLike | None = None,
@@ -171,6 +175,7 @@ class Server:
             decide=open_transactions == "decide",
             without_state=bool(without_state),
             groups=file(groups),
+            without_offsets=bool(without_offsets),
             broker=file(broker),
             metadata=file(metadata),
             tls_certificate=file(tls_certificate),

@@ -68,6 +68,7 @@ SERVER = ServerOptions(
     high_watermark=False,
     decide=False,
     without_state=False,
+    without_offsets=False,
     groups=None,
     broker=None,
     metadata=None,

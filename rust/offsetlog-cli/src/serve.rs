@@ -206,6 +206,7 @@ fn options(
         },
         open_transactions,
         groups: args.groups.clone(),
+        without_offsets: args.without_offsets,
         broker_settings,
         metadata: args.metadata.clone(),
         tls_certificate: args.tls_cert.clone(),

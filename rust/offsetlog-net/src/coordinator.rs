@@ -17,6 +17,9 @@
 //!   whose leader epoch is below a committed one, and the operator of a served directory cannot raise it.
 //! * A commit that cannot be stored returns `COORDINATOR_NOT_AVAILABLE` if a retry may help, such as after a full disk, else
 //!   `UNKNOWN_SERVER_ERROR`.
+//! * A group of which the dead cluster's commits are not known gets `UNKNOWN_SERVER_ERROR` instead of them, which ends consumers; Kafka's
+//!   answer, `NOT_COORDINATOR`, makes them wait for ever.
+//! * An offset that waits for the end of a transaction stops to do so when a client commits or deletes it.
 //! * Transactional producers get `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
 
 mod admin;
@@ -30,8 +33,10 @@ mod options;
 mod shared;
 mod ticket;
 mod timers;
+mod unknown;
 
 pub use options::{CoordinatorOptions, IsTold, Node, TopicId};
+pub use unknown::{OnUnknown, UnknownOffsets};
 
 use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;

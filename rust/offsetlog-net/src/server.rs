@@ -7,6 +7,7 @@ mod api_versions;
 mod broker;
 mod catalog;
 mod cluster;
+mod committed;
 mod configs;
 mod coordinated;
 mod describe;

@@ -1,12 +1,11 @@
 //! Puts a server together: what is served, where, for whom. The command `serve` and Python's `Server` both use it.
 
 mod follower;
+mod told;
 
 use crate::sasl::{Users, UsersError};
 use crate::server::{self, Broker, OpenTransactions, ServeOptions, ServeReport, Until};
-use crate::transport::{
-    Event, EventLevel, EventLog, Server, ServerError, ServerLimits, ServerOptions,
-};
+use crate::transport::{EventLog, Server, ServerError, ServerLimits, ServerOptions};
 use follower::Follower;
 use offsetlog::{BrokerSettings, OpenOptions};
 use std::fmt::{self, Write as _};
@@ -15,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use told::tell;
 
 /// How long [`Serving::stop`] lets responses go out.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
@@ -36,6 +36,8 @@ pub struct ServingOptions {
     pub open_transactions: OpenTransactions,
     /// Where committed offsets are kept; in memory if `None`.
     pub groups: Option<PathBuf>,
+    /// Groups whose committed offsets are not known begin with none.
+    pub without_offsets: bool,
     /// The broker's `server.properties`.
     pub broker_settings: Option<BrokerSettings>,
     /// Where the cluster's metadata is, if it is not among the paths.
@@ -201,6 +203,7 @@ impl Serving {
                 topics: options.topics.clone(),
                 until: options.until,
                 open_transactions: options.open_transactions,
+                without_offsets: options.without_offsets,
                 broker_settings: options.broker_settings.clone(),
                 metadata: options.metadata.clone(),
                 open: options.open.clone(),
@@ -422,60 +425,6 @@ impl Counted {
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-fn tell(log: &(dyn Fn(&Event<'_>) + Send + Sync), event: &server::Event) {
-    let of = |topic: &str, partition: i32, what: &str| format!("{topic}-{partition}: {what}");
-    let (level, kind, text) = match event {
-        server::Event::Damage {
-            topic,
-            partition,
-            offset,
-            reason,
-        } => (
-            EventLevel::Error,
-            "damage",
-            of(
-                topic,
-                *partition,
-                &format!("damage at offset {offset}: {reason}"),
-            ),
-        ),
-        server::Event::Offline {
-            topic,
-            partition,
-            reason,
-        } => (EventLevel::Error, "offline", of(topic, *partition, reason)),
-        server::Event::Failed {
-            topic,
-            partition,
-            reason,
-        } => (EventLevel::Error, "failed", of(topic, *partition, reason)),
-        server::Event::Changed { lines } => (EventLevel::Info, "changed", lines.join("; ")),
-        server::Event::GroupsFailed { reason } => (
-            EventLevel::Error,
-            "groups-failed",
-            format!("the upkeep of committed offsets failed: {reason}"),
-        ),
-        server::Event::NotListed { reason } => (
-            EventLevel::Error,
-            "not-listed",
-            format!("the log dirs cannot be listed: {reason}"),
-        ),
-        server::Event::MetadataNotRead { reason } => (
-            EventLevel::Error,
-            "metadata-not-read",
-            format!(
-                "the cluster's metadata is not read again, what was known of it is kept: {reason}"
-            ),
-        ),
-    };
-    log(&Event {
-        level,
-        kind,
-        peer: None,
-        text,
-    });
 }
 
 /// What only the protocol logic knows: a scrape looks at each partition's ends.

@@ -76,6 +76,7 @@ options! {
         decide: bool,
         without_state: bool,
         groups: Option<PathBuf>,
+        without_offsets: bool,
         broker: Option<PathBuf>,
         metadata: Option<PathBuf>,
         tls_certificate: Option<PathBuf>,

@@ -67,6 +67,7 @@ impl Server {
                 OpenTransactions::Wait
             },
             groups: server.groups,
+            without_offsets: server.without_offsets,
             broker_settings,
             metadata: server.metadata,
             tls_certificate: server.tls_certificate,

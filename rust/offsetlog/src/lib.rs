@@ -91,9 +91,9 @@ pub use log::{
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,
-    LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, Route, ShareGroupOffset,
-    Stray, TopicPartition, TopicSettings, Transaction, TransactionList, TransactionState, Unread,
-    murmur2, partition_for,
+    LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, PendingOffset, Route,
+    ShareGroupOffset, Stray, TopicPartition, TopicSettings, Transaction, TransactionList,
+    TransactionState, Unread, murmur2, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

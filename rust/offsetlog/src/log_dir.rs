@@ -35,7 +35,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use writer::Writer;
 
 pub use groups::{
-    FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions, ShareGroupOffset,
+    FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions, PendingOffset,
+    ShareGroupOffset,
 };
 pub use maintain::LogDirMaintainReport;
 pub use routing::{Partitioner, murmur2, partition_for};

@@ -51,6 +51,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) groups: Option<PathBuf>,
 
+    /// Groups whose committed offsets are not here, or cannot be read, begin with none; without this their consumers get an error
+    #[arg(long)]
+    pub(crate) without_offsets: bool,
+
     /// The broker's server.properties, for the settings that clients are told
     #[arg(long, value_name = "FILE", value_parser = given())]
     pub(crate) broker: Option<PathBuf>,

@@ -42,6 +42,9 @@ impl State {
 
     fn described(&self, version: i16, id: &str) -> Struct<'static> {
         let Some(group) = self.groups.get(id) else {
+            if self.shared.options.unknown.why(id).is_some() {
+                return Struct::new().with("errorCode", Code::UnknownServerError);
+            }
             let described = Struct::new().with("groupState", "Dead");
             if version < GROUP_NOT_FOUND {
                 return described.with("errorCode", Code::None);
@@ -122,6 +125,9 @@ impl State {
 
     fn delete_group(&mut self, id: &str) -> Code {
         let Some(group) = self.groups.get(id) else {
+            if self.shared.options.unknown.why(id).is_some() {
+                return Code::UnknownServerError;
+            }
             return Code::GroupIdNotFound;
         };
         if group.state != GroupState::Empty {
@@ -130,6 +136,7 @@ impl State {
         if let Err(error) = self.shared.offsets.remove_group(id) {
             return Code::of_append(&error);
         }
+        self.shared.options.unknown.deleted(id);
         self.forget_group(id);
         self.settle(id);
         Code::None

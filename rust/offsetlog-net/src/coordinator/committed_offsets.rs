@@ -440,6 +440,14 @@ impl CommittedOffsets {
         offsets.get(&(topic.to_owned(), partition))
     }
 
+    /// Whether an offset was deleted here.
+    #[must_use]
+    pub fn is_deleted(&self, group: &str, topic: &str, partition: i32) -> bool {
+        self.groups.get(group).is_some_and(|stored| {
+            !stored.deleted.is_empty() && stored.deleted.contains(&(topic.to_owned(), partition))
+        })
+    }
+
     /// What is stored of a group beside its offsets.
     #[must_use]
     pub fn metadata(&self, group: &str) -> Option<&GroupMetadata> {

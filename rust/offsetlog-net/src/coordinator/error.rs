@@ -25,6 +25,7 @@ pub(super) enum Code {
     GroupMaxSizeReached = 81,
     FencedInstanceId = 82,
     GroupSubscribedToTopic = 86,
+    UnstableOffsetCommit = 88,
     UnknownTopicId = 100,
 }
 

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The first version of `OffsetCommit` that reports a group that does not exist.
 const GROUP_NOT_FOUND: i16 = 9;
+/// The first version of `OffsetFetch` that has an error for a group.
+const GROUP_ERROR: i16 = 2;
 /// The first version of `OffsetFetch` that asks for several groups.
 const SEVERAL_GROUPS: i16 = 8;
 /// The first versions that name topics by id.
@@ -147,6 +149,10 @@ impl State {
         }
         let stored = self.shared.offsets.store(id, commits);
         stored.map_err(|error| Code::of_append(&error))?;
+        for commit in commits {
+            let unknown = &mut self.shared.options.unknown;
+            unknown.replaced(id, &commit.topic, commit.partition);
+        }
         if !is_known {
             let mut group = Group::new(id, now);
             group.count(&mut self.shared);
@@ -155,13 +161,13 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn fetch(&self, version: i16, request: &Struct<'_>) -> Struct<'static> {
+    pub(super) fn fetch(&mut self, version: i16, request: &Struct<'_>) -> Struct<'static> {
         let response = Struct::new().with("throttleTimeMs", 0);
+        let stable = request.get("requireStable").and_then(Value::as_bool);
+        let stable = stable == Some(true);
         if version < SEVERAL_GROUPS {
-            let topics = self.fetch_group(request, &mut Told::default());
-            return response
-                .with("topics", topics)
-                .with("errorCode", Code::None);
+            let (topics, code) = self.answer_group(version, request, stable, &mut Told::default());
+            return response.with("topics", topics).with("errorCode", code);
         }
         // A partition that the request repeats is answered once.
         let mut told: HashMap<String, Told> = HashMap::new();
@@ -169,33 +175,76 @@ impl State {
         for group in structs(request, "groups") {
             let id = text(group, "groupId");
             let is_first = !told.contains_key(&id);
-            let topics = self.fetch_group(group, told.entry(id.clone()).or_default());
+            let told = told.entry(id.clone()).or_default();
+            let (topics, code) = self.answer_group(version, group, stable, told);
             if is_first || !topics.is_empty() {
                 groups.push(
                     Struct::new()
                         .with("groupId", id)
                         .with("topics", topics)
-                        .with("errorCode", Code::None),
+                        .with("errorCode", code),
                 );
             }
         }
         response.with("groups", groups)
     }
 
-    /// What a group has committed of the topics asked for, or of all. All offsets are stable: transactions commit none here.
-    fn fetch_group(&self, request: &Struct<'_>, told: &mut Told) -> Vec<Struct<'static>> {
+    /// What a group has committed, or an error if nobody knows that.
+    fn answer_group(
+        &mut self,
+        version: i16,
+        request: &Struct<'_>,
+        stable: bool,
+        told: &mut Told,
+    ) -> (Vec<Struct<'static>>, Code) {
+        if let Some(topics) = self.fetch_group(request, stable, told) {
+            return (topics, Code::None);
+        }
+        let code = Code::UnknownServerError;
+        self.shared.options.unknown.asked(&text(request, "groupId"));
+        let topics = structs(request, "topics").filter(|_| version < GROUP_ERROR);
+        let topics = topics.map(|topic| {
+            let partitions = numbers(topic, "partitionIndexes").into_iter();
+            let partitions = partitions.map(|partition| refused(partition, code));
+            Struct::new()
+                .with("name", text(topic, "name"))
+                .with("partitions", partitions.collect::<Vec<_>>())
+        });
+        (topics.collect(), code)
+    }
+
+    /// What a group has committed of the topics asked for, or of all; `None` if some of it is not known. Offsets that wait for the end of a
+    /// dead cluster's transaction are unstable; transactions commit none here.
+    fn fetch_group(
+        &self,
+        request: &Struct<'_>,
+        stable: bool,
+        told: &mut Told,
+    ) -> Option<Vec<Struct<'static>>> {
         let id = text(request, "groupId");
+        let unknown = &self.shared.options.unknown;
+        let is_known = unknown.why(&id).is_none();
         let offsets = &self.shared.offsets;
         let mut topics: Vec<(String, Vec<Struct<'static>>)> = Vec::new();
         if request.get("topics").is_none_or(Value::is_null) && !told.all {
             told.all = true;
+            if !is_known {
+                return None;
+            }
             let mut by_topic: BTreeMap<&str, Vec<Struct<'static>>> = BTreeMap::new();
             for commit in offsets.of(&id) {
                 if self.is_of_other(commit) {
                     continue;
                 }
                 let partitions = by_topic.entry(&commit.topic).or_default();
-                partitions.push(fetched(commit.partition, Some(commit)));
+                let number = commit.partition;
+                partitions.push(
+                    if stable && unknown.is_unstable(&id, &commit.topic, number) {
+                        refused(number, Code::UnstableOffsetCommit)
+                    } else {
+                        fetched(number, Some(commit))
+                    },
+                );
             }
             let named = by_topic.into_iter();
             topics.extend(named.map(|(topic, found)| (topic.to_owned(), found)));
@@ -209,11 +258,18 @@ impl State {
             if partitions.is_empty() && !is_first {
                 continue;
             }
-            let found = partitions.into_iter().map(|partition| {
+            let mut found = Vec::with_capacity(partitions.len());
+            for partition in partitions {
                 let commit = offsets.get(&id, &name, partition);
-                fetched(partition, commit.filter(|commit| !self.is_of_other(commit)))
-            });
-            let found = found.collect();
+                if !is_known && commit.is_none() && !offsets.is_deleted(&id, &name, partition) {
+                    return None;
+                }
+                found.push(if stable && unknown.is_unstable(&id, &name, partition) {
+                    refused(partition, Code::UnstableOffsetCommit)
+                } else {
+                    fetched(partition, commit.filter(|commit| !self.is_of_other(commit)))
+                });
+            }
             topics.push((name, found));
         }
         let topics = topics.into_iter().map(|(topic, partitions)| {
@@ -221,7 +277,7 @@ impl State {
                 .with("name", topic)
                 .with("partitions", partitions)
         });
-        topics.collect()
+        Some(topics.collect())
     }
 
     /// Whether it was committed for an earlier topic of this name.
@@ -270,6 +326,10 @@ impl State {
         if let Err(error) = self.shared.offsets.remove(&id, &deletable) {
             return deleted(Code::of_append(&error), Vec::new());
         }
+        for (topic, partition) in &deletable {
+            let unknown = &mut self.shared.options.unknown;
+            unknown.replaced(&id, topic, *partition);
+        }
         self.settle(&id);
         deleted(Code::None, topics)
     }
@@ -295,6 +355,10 @@ fn fetched(partition: i32, commit: Option<&Commit>) -> Struct<'static> {
                 .unwrap_or_default(),
         )
         .with("errorCode", Code::None)
+}
+
+fn refused(partition: i32, code: Code) -> Struct<'static> {
+    fetched(partition, None).with("errorCode", code)
 }
 
 fn deleted(code: Code, topics: Vec<Struct<'static>>) -> Struct<'static> {

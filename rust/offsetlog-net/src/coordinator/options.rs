@@ -1,5 +1,6 @@
 //! Settings of a coordinator, and what it asks the server.
 
+use super::unknown::UnknownOffsets;
 use offsetlog::format::Uuid;
 use std::fmt;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct CoordinatorOptions {
     pub topic_id: TopicId,
     /// Tells which leader epochs clients can know.
     pub is_told: IsTold,
+    /// What the dead cluster's groups may have committed, and nobody knows.
+    pub unknown: UnknownOffsets,
     /// Seed for members' ids, so that runs repeat.
     pub seed: Option<u64>,
 }
@@ -61,6 +64,7 @@ impl Default for CoordinatorOptions {
             max_member_bytes: 256 << 20,
             topic_id: Arc::new(|_, _| Some(Uuid::ZERO)),
             is_told: Arc::new(|_, _, _| true),
+            unknown: UnknownOffsets::default(),
             seed: None,
         }
     }

@@ -1,5 +1,7 @@
 //! What a mirror knows of one partition, and what it must ask next.
 
+use super::store::Unended;
+
 /// Empty answers after which the source counts as having nothing below its high watermark, and not before `NOTHING_MS`.
 const NOTHING_TIMES: u32 = 10;
 /// See `NOTHING_TIMES`.
@@ -95,6 +97,10 @@ pub(crate) struct Partition {
     /// The leader epoch with which the copy's epochs were compared, of brokers whose fetch does not do it.
     #[allow(clippy::option_option)]
     pub(crate) compared: Option<Option<i32>>,
+    /// The end of the copy, and the epoch of the leader that agreed with all before it.
+    pub(crate) agreed: Option<(i64, Option<i32>)>,
+    /// Transactions without a marker at the end of the copy, as far as this run appended to it and did not report them.
+    pub(crate) open: Vec<Unended>,
     /// Why it makes no progress.
     pub(crate) problem: Option<String>,
     /// With `once`: since when, and how often, it was asked alone and there was nothing.
@@ -157,6 +163,8 @@ impl Partition {
             is_done: false,
             next_bytes: 0,
             compared: None,
+            agreed: None,
+            open: Vec::new(),
             problem: None,
             empties: None,
             nothing: None,
@@ -191,6 +199,8 @@ impl Partition {
         self.start = at.start;
         self.end = at.end;
         self.epoch = at.epoch;
+        // An append tells which are left.
+        self.open.clear();
     }
 
     /// Up to where the copy has all that the source has: its end, or behind a gap.

@@ -104,10 +104,10 @@ fn do_of_partition(
         Work::Append(append) => {
             let records = bytes.get(append.records.clone()).unwrap_or_default();
             match store.append(&append, records) {
-                Ok(AppendOutcome::Appended(position, open)) => {
+                Ok(AppendOutcome::Appended(position, transactions)) => {
                     let mut core = lock(core);
                     core.appended(&append, position, now, more);
-                    core.tell_open(&append, &open);
+                    core.tell_open(&append, transactions);
                 }
                 Ok(AppendOutcome::Elsewhere(position)) => lock(core).overtaken(&append, position),
                 Err(error) if is_of_topic(error.kind()) => match store.position(&append.at) {

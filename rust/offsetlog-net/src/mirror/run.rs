@@ -207,6 +207,7 @@ fn run(
         Err(_) => Ok(()),
     });
     worked.and(ended)?;
+    lock(&shared.core).end(shared.now());
     store.flush()?;
     pace.told_at = i64::MIN;
     pace.tell(shared, watch, shared.now());

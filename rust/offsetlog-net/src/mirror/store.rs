@@ -1,17 +1,19 @@
 //! The directory that a mirror fills: a log dir of its own, with a note that says which cluster it mirrors.
 
+mod append;
 mod commits;
 mod syncs;
+mod unended;
 
+pub(crate) use append::AppendOutcome;
 pub(crate) use commits::CommitOutcome;
+pub(crate) use unended::{Transactions, Unended};
 
-use super::batches::runs;
 use super::error::MirrorError;
 use super::note::Note;
 use super::options::MirrorOptions;
 use super::partition::Position;
 use super::truncation::truncation;
-use super::work::Append;
 use crate::coordinator::committed_offsets::CommittedOffsets;
 use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
@@ -22,6 +24,7 @@ use offsetlog::{
 use std::io;
 use std::path::{Path, PathBuf};
 use syncs::Syncs;
+use unended::OpenOfCopies;
 
 /// Kafka's topic of committed offsets.
 const OFFSETS_TOPIC: &str = "__consumer_offsets";
@@ -42,6 +45,7 @@ pub(crate) struct Store {
     note: Option<Note>,
     commits: Option<CommittedOffsets>,
     syncs: Syncs,
+    open_transactions: OpenOfCopies,
     _lock: Lock,
 }
 
@@ -65,16 +69,6 @@ pub(crate) struct ReadyTopic {
     pub(crate) broken: Vec<(i32, String)>,
     /// What a user should know.
     pub(crate) warnings: Vec<String>,
-}
-
-/// What became of batches.
-#[derive(Debug)]
-pub(crate) enum AppendOutcome {
-    /// The copy stands there. These transactions are open where a gap begins, each with its producer id and first offset: their markers may
-    /// be lost in the gap.
-    Appended(Position, Vec<(i64, i64)>),
-    /// Nothing was appended: the copy does not end where the batches begin. It stands there.
-    Elsewhere(Position),
 }
 
 /// What became of a copy that diverged.
@@ -120,6 +114,7 @@ impl Store {
             note,
             commits: None,
             syncs: Syncs::default(),
+            open_transactions: OpenOfCopies::default(),
             _lock: lock,
         })
     }
@@ -306,58 +301,6 @@ impl Store {
         position_of(&self.log(at)?)
     }
 
-    /// Appends whole batches as a follower does, if the copy ends where they expect it. A follower's log takes a gap in offsets as
-    /// compaction leaves it: only this check tells one from batches that are missing.
-    ///
-    /// # Errors
-    /// Those of [`LogWriter::append_as_follower`]. What was appended before the error stays.
-    pub(crate) fn append(&mut self, append: &Append, records: &[u8]) -> Result<AppendOutcome> {
-        let log = self.log(&append.at)?;
-        let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
-        if end != append.copy_end {
-            return Ok(AppendOutcome::Elsewhere(position_of(&log)?));
-        }
-        self.syncs.dirty();
-        let mut open = Vec::new();
-        if append.position > end {
-            let states = log.open_transactions()?.into_iter();
-            open.extend(
-                states.filter_map(|each| Some((each.producer_id, each.transaction_first_offset?))),
-            );
-        }
-        let inside = append
-            .walked
-            .first_offset
-            .filter(|&first| first < end && start == end && end == append.position);
-        if let Some(first) = inside {
-            // The source's log start offset lies inside a batch; a follower begins with the batch, too.
-            log.truncate_fully_and_start_at(first, None)?;
-        }
-        let leader_epoch = append.leader_epoch.unwrap_or(i32::MAX);
-        let at_most = usize::try_from(log.config().segment_bytes()).unwrap_or(1);
-        for run in runs(records, at_most) {
-            if let Err(error) = log.append_as_follower(run, leader_epoch, false) {
-                let ErrorKind::RecordBatchTooLarge { size, .. } = error.kind() else {
-                    return Err(error);
-                };
-                append_wide(&log, run, leader_epoch, *size)?;
-            }
-        }
-        if inside.is_some() {
-            log.delete_records_before(append.position)?;
-        }
-        self.syncs.appended(records.len());
-        let position = Position {
-            start: log.log_start_offset()?,
-            end: log.log_end_offset()?,
-            epoch: match append.walked.leader_epoch {
-                Some(epoch) => Some(epoch),
-                None => log.leader_epoch()?,
-            },
-        };
-        Ok(AppendOutcome::Appended(position, open))
-    }
-
     /// Cuts a copy that diverged, as a follower does, and keeps what it cuts.
     ///
     /// # Errors
@@ -369,6 +312,7 @@ impl Store {
     ) -> Result<CutOutcome> {
         let log = self.log(at)?;
         self.syncs.dirty();
+        self.open_transactions.forget(at);
         let before = log.log_end_offset()?;
         let (leader_epoch, leader_end) = leader;
         let to = match leader_epoch {
@@ -398,6 +342,7 @@ impl Store {
     pub(crate) fn start_at(&mut self, at: &TopicPartition, offset: i64) -> Result<Position> {
         let log = self.log(at)?;
         self.syncs.dirty();
+        self.open_transactions.forget(at);
         log.truncate_fully_and_start_at(offset, None)?;
         position_of(&log)
     }
@@ -427,6 +372,7 @@ impl Store {
     /// Those of [`LogDir::delete_topic`] and [`CommittedOffsets::remove`].
     pub(crate) fn delete_topic(&mut self, name: &str) -> Result<()> {
         self.forget_offsets(name, |_| true)?;
+        self.open_transactions.forget_topic(name);
         if self.log_dir.topics().contains_key(name) {
             self.log_dir.delete_topic(name)?;
         }
@@ -538,15 +484,6 @@ pub(crate) const fn is_of_topic(kind: &ErrorKind) -> bool {
             | ErrorKind::Closed
             | ErrorKind::Poisoned { .. }
     )
-}
-
-/// Appends one batch that is larger than the topic's `segment.bytes`, which was lowered at the source since it was written.
-fn append_wide(log: &LogWriter, run: &[u8], leader_epoch: i32, size: u64) -> Result<()> {
-    let stored = log.stored_config()?.unwrap_or_default();
-    log.set_config(&stored.with("segment.bytes", &size.to_string())?)?;
-    let appended = log.append_as_follower(run, leader_epoch, false);
-    let restored = log.set_config(&stored);
-    appended.and(restored)
 }
 
 /// The offset behind the last batch, which may lie before the log end offset; that one if there is no batch.

@@ -12,6 +12,7 @@ mod cases;
 mod cases_of_coordinators;
 mod cases_of_deletes;
 mod cases_of_disk;
+mod cases_of_endings;
 mod cases_of_leaders;
 mod cases_of_old;
 mod cases_of_reports;

@@ -2,6 +2,7 @@
 
 use super::catalog::{Catalog, Slot, Topic};
 use super::cluster::Cluster;
+use super::committed::Committed;
 use super::fetch::FetchJob;
 use super::fetch_sessions::FetchSessions;
 use super::groups::{GroupAnswer, Groups, is_of_groups};
@@ -11,13 +12,14 @@ use super::options::{Event, OpenTransactions, ServeOptions};
 use super::partition::Partition;
 use super::reply::{closed, reply, reply_in};
 use super::request::decode;
+use crate::coordinator::UnknownOffsets;
 use crate::step::{Changes, Peer, Room, Service, Step};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::{Api, RequestHeader, announced, api, apis};
-use offsetlog::{Error, Group, GroupsOptions, LogDir, Result};
+use offsetlog::{Error, Group, LogDir, Result};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -43,6 +45,8 @@ pub struct Broker {
     pub(super) producer_ids: AtomicI64,
     pub(super) warnings: Vec<String>,
     groups: Arc<Vec<Group>>,
+    /// What is not known of them.
+    pub(super) unknown: UnknownOffsets,
     coordinator: Option<Box<dyn Groups>>,
     catalog: Arc<RwLock<Arc<Catalog>>>,
     /// The partitions that fetches wait for, each with the number of fetches and the end that was seen.
@@ -119,16 +123,10 @@ impl Broker {
                  --without-state (without_state=True)",
             ));
         }
-        let (mut groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
-        warnings.extend(of_groups);
-        if !options.topics.is_empty() {
-            for group in &mut groups {
-                let offsets = &mut group.offsets;
-                offsets.retain(|each| options.topics.contains(&each.topic));
-            }
-        }
+        let committed = Committed::read(&log_dir, &options, &mut warnings)?;
         // That the metadata cannot be read, the cluster tells.
-        let hidden = unread
+        let hidden = committed
+            .unread()
             .iter()
             .filter(|unread| unread.partition.topic != METADATA_TOPIC);
         warnings.extend(hidden.map(|unread| {
@@ -147,7 +145,8 @@ impl Broker {
                 )
             }));
         }
-        let cluster = Cluster::open(&log_dir, &options, &groups, &mut warnings)?;
+        let cluster = Cluster::open(&log_dir, &options, &committed.groups, &mut warnings)?;
+        let unknown = committed.unknown(&log_dir, &cluster.surroundings().topics, &options)?;
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
         let catalog = Catalog::read(&log_dir, &cluster.surroundings(), &options, None);
         warnings.extend(catalog.left_out.iter().cloned());
@@ -164,7 +163,8 @@ impl Broker {
             next_upkeep_ms: AtomicI64::new(i64::MIN),
             next_doubt_ms: AtomicI64::new(i64::MIN),
             connections: AtomicU64::new(0),
-            groups: Arc::new(groups),
+            groups: Arc::new(committed.groups),
+            unknown,
             coordinator: None,
             options,
             log_dir,

@@ -6,8 +6,11 @@ use offsetlog::disk::{Disk, FileStat};
 use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::PARTITION_METADATA;
-use offsetlog::{Error, Group, Log, LogDir, OpenOptions, Result, TopicImage, is_internal_topic};
+use offsetlog::{
+    ClusterSettings, Error, Group, Log, LogDir, OpenOptions, Result, TopicImage, is_internal_topic,
+};
 use offsetlog_ops::{ChosenReplica, choose_replica};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,10 +158,16 @@ pub(crate) struct Surroundings {
     pub(super) topics: Arc<HashMap<String, TopicImage>>,
     /// The greatest leader epoch that a group has committed.
     committed: HashMap<(String, i32), i32>,
+    /// The layers below the topics' own settings.
+    settings: Option<ClusterSettings>,
 }
 
 impl Surroundings {
-    pub(crate) fn new(topics: Arc<HashMap<String, TopicImage>>, groups: &[Group]) -> Self {
+    pub(crate) fn new(
+        topics: Arc<HashMap<String, TopicImage>>,
+        groups: &[Group],
+        settings: Option<ClusterSettings>,
+    ) -> Self {
         let mut committed: HashMap<(String, i32), i32> = HashMap::new();
         for offset in groups.iter().flat_map(|group| &group.offsets) {
             if let Some(epoch) = offset.leader_epoch {
@@ -167,7 +176,11 @@ impl Surroundings {
                 *known = epoch.max(*known);
             }
         }
-        Self { topics, committed }
+        Self {
+            topics,
+            committed,
+            settings,
+        }
     }
 
     /// A group has committed this leader epoch.
@@ -214,6 +227,7 @@ impl Catalog {
                 surroundings,
                 options,
                 known: known.map(Arc::as_ref),
+                begins_elsewhere: OnceCell::new(),
             };
             match reader.topic(&name, directories, &numbers) {
                 Ok(topic) => {
@@ -287,6 +301,7 @@ struct Reader<'r> {
     surroundings: &'r Surroundings,
     options: &'r ServeOptions,
     known: Option<&'r Topic>,
+    begins_elsewhere: OnceCell<bool>,
 }
 
 impl Reader<'_> {
@@ -372,6 +387,7 @@ impl Reader<'_> {
                 partition: Arc::new(Partition::new(
                     log,
                     self.options.until == Until::HighWatermark,
+                    self.begins_elsewhere(name),
                     self.surroundings.epoch_floor(name, number),
                 )),
                 marks,
@@ -395,6 +411,21 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a log that begins below its first segment has more elsewhere. Without remote storage a broker that had just deleted segments
+    /// leaves a log so, and begins at the first one that is left.
+    fn begins_elsewhere(&self, name: &str) -> bool {
+        let Some(cluster) = &self.surroundings.settings else {
+            return true;
+        };
+        *self.begins_elsewhere.get_or_init(|| {
+            let settings = self.log_dir.topic_settings_from(name, cluster);
+            settings.map_or(true, |settings| {
+                settings.metadata_timestamp.is_none()
+                    || settings.config.config().remote_storage_enable()
+            })
+        })
     }
 
     /// Opens the best of these replicas.

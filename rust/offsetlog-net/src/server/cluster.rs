@@ -90,9 +90,10 @@ impl Cluster {
             read_settings(log_dir, settings);
         }
         let topics = image.as_ref().map(topics_of).unwrap_or_default();
+        let surroundings = Surroundings::new(topics, groups, settings.clone());
         Ok(Self {
             settings,
-            surroundings: Mutex::new(Arc::new(Surroundings::new(topics, groups))),
+            surroundings: Mutex::new(Arc::new(surroundings)),
             looked: Mutex::new(Looked {
                 mark,
                 known: image.as_ref().map(reach_of),

@@ -29,6 +29,7 @@ impl Broker {
             None => CommittedOffsets::in_memory(&how),
         };
         let topic_id = self.topic_ids();
+        let unknown = self.unknown_offsets().without(&offsets);
         coordinator::seed(&mut offsets, self.groups(), &topic_id)?;
         let (id, host, port) = self.node();
         let options = CoordinatorOptions {
@@ -39,6 +40,7 @@ impl Broker {
             },
             topic_id,
             is_told: self.told_epochs(),
+            unknown,
             ..bounds_of(self.options.broker_settings.as_ref())
         };
         let changes = self.shared_changes();

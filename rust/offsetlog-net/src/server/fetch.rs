@@ -220,10 +220,15 @@ impl Broker {
             turns += 1;
             bounds.fence(wanted.current_epoch)?;
             let diverging = diverging(&bounds, wanted)?;
+            if diverging.is_none() && (bounds.start..bounds.first_here).contains(&offset) {
+                let reason = bounds.missing_start().unwrap_or_default();
+                self.tell_damage(partition, bounds.start, reason, now_ms);
+                return Err(ErrorCode::CorruptMessage);
+            }
             let found = self
                 .with_outcome(partition, |outcome| {
                     let at = if diverging.is_some() {
-                        bounds.start
+                        bounds.first_here
                     } else {
                         offset
                     };
@@ -256,7 +261,11 @@ impl Broker {
             error: ErrorCode::None,
             high_watermark: found.log_end_offset,
             last_stable: found.last_stable_offset,
-            log_start: found.log_start_offset,
+            log_start: if bounds.start < bounds.first_here {
+                bounds.start
+            } else {
+                found.log_start_offset
+            },
             diverging,
             aborted: (job.isolation == Isolation::ReadCommitted && diverging.is_none())
                 .then_some(found.aborted),
@@ -275,22 +284,25 @@ impl Broker {
         let (topic, number) = (partition.topic.clone(), partition.number);
         let reason = error.to_string();
         match code {
-            ErrorCode::CorruptMessage => {
-                if partition.found_damage(offset, now_ms) {
-                    self.options.tell(&Event::Damage {
-                        topic,
-                        partition: number,
-                        offset,
-                        reason,
-                    });
-                }
-            }
+            ErrorCode::CorruptMessage => self.tell_damage(partition, offset, reason, now_ms),
             ErrorCode::OffsetOutOfRange => {}
             _ => self.options.tell(&Event::Failed {
                 topic,
                 partition: number,
                 reason,
             }),
+        }
+    }
+
+    /// Reports damage that a fetch has found, once for each place.
+    fn tell_damage(&self, partition: &Partition, offset: i64, reason: String, now_ms: i64) {
+        if partition.found_damage(offset, now_ms) {
+            self.options.tell(&Event::Damage {
+                topic: partition.topic.clone(),
+                partition: partition.number,
+                offset,
+                reason,
+            });
         }
     }
 

@@ -99,6 +99,10 @@ impl Broker {
             LATEST | MAX_TIMESTAMP => true,
             _ => timestamp >= 0 && found.1 < 0,
         };
+        // The first record that is here is late enough: one that is not may be, too.
+        if timestamp >= 0 && found.1 == bounds.first_here && bounds.start < bounds.first_here {
+            return Err(ErrorCode::CorruptMessage);
+        }
         if depends_on_end && bounds.is_end_hidden() {
             return Err(ErrorCode::CorruptMessage);
         }
@@ -118,13 +122,19 @@ impl Broker {
         };
         match timestamp {
             LATEST => Ok((-1, last(bounds)?, bounds.leader_epoch)),
-            EARLIEST | EARLIEST_LOCAL => {
+            EARLIEST => {
                 let epochs = bounds.leader_epochs();
                 let first = epochs
                     .entries()
                     .first()
                     .filter(|first| first.start_offset <= bounds.start);
                 Ok((-1, bounds.start, first.map_or(-1, |first| first.epoch)))
+            }
+            EARLIEST_LOCAL => {
+                let epochs = bounds.leader_epochs();
+                let mut known = epochs.entries().iter().rev();
+                let floor = known.find(|each| each.start_offset <= bounds.first_here);
+                Ok((-1, bounds.first_here, floor.map_or(-1, |floor| floor.epoch)))
             }
             LATEST_TIERED => Ok((-1, -1, -1)),
             MAX_TIMESTAMP => match max_timestamp(partition)? {

@@ -87,7 +87,7 @@ impl Broker {
                 stop: bounds.stop,
                 outcome,
             };
-            let found = partition.log.fetch_range(bounds.start, &options)?;
+            let found = partition.log.fetch_range(bounds.first_here, &options)?;
             Ok(found.last_stable_offset)
         })
     }

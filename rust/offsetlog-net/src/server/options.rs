@@ -72,6 +72,13 @@ pub enum Event {
         /// The error.
         reason: String,
     },
+    /// A group asked for committed offsets that are not known; reported once for each group.
+    GroupUnknown {
+        /// The group.
+        group: String,
+        /// Why they are not known.
+        reason: String,
+    },
     /// The cluster's metadata could not be read again; its last known state is kept. Each reason is reported once an hour at most.
     MetadataNotRead {
         /// The error.
@@ -102,6 +109,9 @@ pub struct ServeOptions {
     pub until: Until,
     /// What becomes of open transactions.
     pub open_transactions: OpenTransactions,
+    /// Groups whose committed offsets are in a partition of `__consumer_offsets` that is missing or cannot be read begin with none, instead
+    /// of an error for each consumer.
+    pub without_offsets: bool,
     /// The broker's `server.properties`, for the settings that clients see.
     pub broker_settings: Option<BrokerSettings>,
     /// Where the cluster's metadata is, if it is not in the log dirs.
@@ -125,6 +135,7 @@ impl Default for ServeOptions {
             topics: Vec::new(),
             until: Until::default(),
             open_transactions: OpenTransactions::default(),
+            without_offsets: false,
             broker_settings: None,
             metadata: None,
             open: OpenOptions::default(),

@@ -24,6 +24,9 @@ pub(crate) struct Partition {
     pub(crate) topic_id: Option<Uuid>,
     /// The log ends at the checkpointed high watermark.
     until_high_watermark: bool,
+    /// Whether what the checkpoint has below the first segment is a part of the log that is not here, and not what a broker had just
+    /// deleted.
+    begins_elsewhere: bool,
     /// The leader epoch is at least this: of the cluster's state and of committed offsets.
     epoch_floor: AtomicI32,
     seen: Mutex<Seen>,
@@ -35,6 +38,8 @@ struct Seen {
     /// The greatest checkpointed high watermark.
     high_watermark: Option<i64>,
     leader_epoch: i32,
+    /// Where the log begins, by the first offset that is here.
+    start: Option<(i64, i64)>,
     /// Damage that fetches have found, by the offset that was asked for.
     damage: BTreeMap<i64, Damage>,
 }
@@ -52,6 +57,8 @@ struct Damage {
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     pub(crate) start: i64,
+    /// The first offset that is here: above the start if what is between is in remote storage, or a segment is missing.
+    pub(crate) first_here: i64,
     /// Exclusive: the high watermark that clients see.
     pub(crate) end: i64,
     /// The log end offset, even if the log is not served up to it; the greatest number if damage hides it: no client may conclude that its
@@ -67,7 +74,12 @@ pub(crate) struct Bounds {
 }
 
 impl Partition {
-    pub(crate) fn new(log: Log, until_high_watermark: bool, epoch_floor: i32) -> Self {
+    pub(crate) fn new(
+        log: Log,
+        until_high_watermark: bool,
+        begins_elsewhere: bool,
+        epoch_floor: i32,
+    ) -> Self {
         Self {
             topic: log.topic().to_owned(),
             number: log.partition(),
@@ -75,6 +87,7 @@ impl Partition {
             topic_id: log.topic_id().ok().flatten(),
             log,
             until_high_watermark,
+            begins_elsewhere,
             epoch_floor: AtomicI32::new(epoch_floor),
             seen: Mutex::new(Seen {
                 leader_epoch: -1,
@@ -120,8 +133,30 @@ impl Partition {
             .max(extent.leader_epoch)
             .max(self.epoch_floor.load(Ordering::Relaxed))
             .max(seen.leader_epoch);
+        let first_here = extent.log_start_offset;
+        let start = match seen.start {
+            _ if !self.begins_elsewhere => first_here,
+            Some((first, start)) if first == first_here => start,
+            _ => {
+                let missing = self.log.missing_start()?;
+                let missing = missing.filter(|(_, first)| *first == first_here);
+                let start = missing.map_or(first_here, |(start, _)| start);
+                seen.start = Some((first_here, start));
+                start
+            }
+        };
+        // A broker cuts them at the log start, and writes the file later.
+        let is_below = |first: &EpochEntry| first.start_offset < start;
+        let epochs = if epochs.entries().first().is_some_and(is_below) {
+            let mut cut = (*epochs).clone();
+            cut.truncate_from_start(start);
+            Arc::new(cut)
+        } else {
+            epochs
+        };
         Ok(Bounds {
-            start: extent.log_start_offset,
+            start,
+            first_here,
             end: stop
                 .map_or(extent.log_end_offset, |stop| {
                     stop.min(extent.log_end_offset)
@@ -199,6 +234,17 @@ impl Bounds {
     /// Whether damage hides records that would be served.
     pub(crate) fn is_end_hidden(&self) -> bool {
         self.is_damaged && self.stop.is_none_or(|stop| stop > self.end)
+    }
+
+    /// Which offsets of the log are not here.
+    pub(crate) fn missing_start(&self) -> Option<String> {
+        (self.start < self.first_here).then(|| {
+            format!(
+                "offsets {} to {} are not here, in remote storage or missing: fetches there fail",
+                self.start,
+                self.first_here - 1
+            )
+        })
     }
 
     /// Where a leader epoch ends, by [`end_of_epoch`]. Damage may hide the records of an epoch above all known ones.

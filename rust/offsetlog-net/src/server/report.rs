@@ -135,6 +135,15 @@ impl Broker {
                 bounds.end
             )
         });
+        if let Some(missing) = bounds.missing_start() {
+            problem.get_or_insert(missing);
+        } else if let Ok(Some((start, first))) = partition.log.missing_start() {
+            let missing = format!(
+                "its broker noted the log start {start}, and its first segment begins at {first}: the broker had just deleted what is between, \
+                 or a segment is missing"
+            );
+            problem.get_or_insert(missing);
+        }
         if let Some(offset) = partition.first_damage() {
             problem.get_or_insert_with(|| format!("damage at offset {offset}: fetches there fail"));
         }

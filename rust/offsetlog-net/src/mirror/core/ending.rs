@@ -109,6 +109,18 @@ impl Core {
         is_over
     }
 
+    /// The mirror ends, on its own or not. With `once` what is not known to be whole is not.
+    pub(crate) fn end(&mut self, now: i64) {
+        if self.options.once && !self.is_ended && !self.is_finished(now) {
+            self.is_ended = true;
+            self.is_partial = true;
+            let message = "the mirror was interrupted before it had all";
+            self.tell(MirrorEvent::new(EventKind::Problem, message));
+            self.tell_left();
+        }
+        self.tell_beyond();
+    }
+
     fn has_unproven(&self) -> bool {
         self.partitions.iter().any(|(at, each)| {
             each.proven < each.end
@@ -156,5 +168,6 @@ impl Core {
             self.is_partial = true;
         }
         self.tell_unstored();
+        self.tell_beyond();
     }
 }

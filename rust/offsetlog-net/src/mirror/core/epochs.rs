@@ -220,6 +220,10 @@ impl Core {
                 partition.restart(Need::Fetch);
                 partition.position = start;
                 partition.gap = Some(start);
+                // The copy's last epoch may end before the gap at the source: all that it can say of the copy, it has said.
+                if partition.agreed == Some((partition.end, partition.leader_epoch)) {
+                    partition.position_epoch = None;
+                }
             }
             // A copy that was just created begins where the source begins.
             if !is_told && !is_fresh {

@@ -348,8 +348,28 @@ impl Core {
             partition.problem = None;
             partition.unexplained = 0;
         }
+        let last_stable = int_or(answer, "lastStableOffset", -1);
+        self.compare_open(broker, fetched, (last_stable, high_watermark));
         if let Some(start) = start {
             self.take_source_start(broker, &fetched.at, (start, fetched.is_by_id), works);
+        }
+    }
+
+    /// Looks for transactions that the source ended and the copy has open, if the copy has all that the source has.
+    fn compare_open(
+        &mut self,
+        broker: i32,
+        fetched: &FetchedPartition,
+        (last_stable, high_watermark): (i64, i64),
+    ) {
+        let Some(partition) = self.current(&fetched.at, fetched.generation) else {
+            return;
+        };
+        let has_all = partition.pending == 0
+            && partition.end == fetched.position
+            && partition.end == high_watermark;
+        if has_all && !partition.open.is_empty() {
+            self.check_open(broker, &fetched.at, last_stable);
         }
     }
 

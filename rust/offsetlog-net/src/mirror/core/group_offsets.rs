@@ -87,6 +87,8 @@ pub(in crate::mirror) struct GroupOffsets {
     told: BTreeSet<String>,
     /// Groups that a broker listed without returning their offsets, with that broker.
     untold: BTreeMap<String, i32>,
+    /// Offsets that were stored though they are above the source's high watermark.
+    beyond: BTreeMap<WaitingKey, i64>,
     /// Offsets that the directory did not take.
     refused: BTreeSet<WaitingKey>,
     /// Brokers that cannot be asked about groups.
@@ -109,6 +111,7 @@ impl GroupOffsets {
             groups: BTreeSet::new(),
             told: BTreeSet::new(),
             untold: BTreeMap::new(),
+            beyond: BTreeMap::new(),
             refused: BTreeSet::new(),
             deaf: BTreeSet::new(),
             unlisted: BTreeSet::new(),
@@ -122,6 +125,7 @@ impl GroupOffsets {
         self.pending.retain(|(at, _), _| at.topic != topic);
         self.stored.retain(|(_, at), _| at.topic != topic);
         self.refused.retain(|(at, _)| at.topic != topic);
+        self.beyond.retain(|(at, _), _| at.topic != topic);
         for broker in self.brokers.values_mut() {
             broker.begin_anew();
             broker.is_stale = broker.is_asked;

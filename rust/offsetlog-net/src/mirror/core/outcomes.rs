@@ -4,7 +4,7 @@ use super::deletes::Away;
 use super::{Core, TopicState};
 use crate::mirror::partition::{Need, Partition, Position};
 use crate::mirror::report::{EventKind, MirrorEvent};
-use crate::mirror::store::ReadyTopic;
+use crate::mirror::store::{ReadyTopic, Transactions, Unended};
 use crate::mirror::work::{Append, Work};
 use offsetlog::TopicPartition;
 use offsetlog::format::Uuid;
@@ -148,22 +148,59 @@ impl Core {
     }
 
     /// Reports transactions that were open where a gap begins. How they ended at the source is not known here.
-    pub(crate) fn tell_open(&mut self, append: &Append, open: &[(i64, i64)]) {
-        let Some(&(producer, first)) = open.first() else {
+    pub(crate) fn tell_open(&mut self, append: &Append, transactions: Transactions) {
+        let Transactions {
+            at_gap,
+            compacted,
+            open,
+        } = transactions;
+        let (at, broker, behind) = (&append.at, append.broker, append.position);
+        let how = format!("may have ended in what the source deleted before offset {behind}");
+        self.tell_unended(at, broker, &at_gap, (&how, behind));
+        let behind = append.walked.next_offset;
+        let how = format!(
+            "may have ended in what compaction removed before offset {behind}: its records were copied earlier"
+        );
+        self.tell_unended(at, broker, &compacted, (&how, behind));
+        if let Some(partition) = self.partitions.get_mut(at) {
+            partition.open = open;
+        }
+    }
+
+    /// The copy has all that the source has, and the source says up to where all transactions have ended.
+    pub(super) fn check_open(&mut self, broker: i32, at: &TopicPartition, last_stable: i64) {
+        let Some(partition) = self.partitions.get_mut(at) else {
             return;
         };
-        let more = match open.len() - 1 {
+        let behind = partition.end;
+        let (ended, open) = std::mem::take(&mut partition.open)
+            .into_iter()
+            .partition(|&(_, first)| first < last_stable);
+        partition.open = open;
+        let how = "has ended at the source, which has removed its end before it was copied";
+        self.tell_unended(at, broker, &ended, (how, behind));
+    }
+
+    fn tell_unended(
+        &mut self,
+        at: &TopicPartition,
+        broker: i32,
+        unended: &[Unended],
+        (how, behind): (&str, i64),
+    ) {
+        let Some(&(producer, first)) = unended.first() else {
+            return;
+        };
+        let more = match unended.len() - 1 {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
         let message = format!(
-            "the transaction of producer {producer} that began at offset {first}{more} may have ended in what the source deleted before \
-             offset {}: here it is open until the producer's next marker, which then commits or aborts it, or until serve \
-             --open-transactions decides; readers of committed records stop before it",
-            append.position
+            "the transaction of producer {producer} that began at offset {first}{more} {how}: here it is open until the producer's next \
+             marker, which then commits or aborts it, or until serve --open-transactions decides; readers of committed records stop before it"
         );
-        let event = MirrorEvent::of(EventKind::Lost, &append.at, message);
-        self.tell(event.range(first, append.position).by(append.broker));
+        let event = MirrorEvent::of(EventKind::Lost, at, message);
+        self.tell(event.range(first, behind).by(broker));
     }
 
     /// Work of an older generation that was skipped.
@@ -228,12 +265,15 @@ impl Core {
         partition.target = None;
         if is_done {
             partition.compared = Some(partition.leader_epoch);
+            if before == position.end {
+                partition.agreed = Some((position.end, partition.leader_epoch));
+            }
         } else {
             partition.compared = None;
         }
         let broker = partition.leader.unwrap_or(-1);
-        self.progressed(now);
         if before > position.end {
+            self.progressed(now);
             let message = format!(
                 "the copy diverged from its leader at offset {}: it was cut there, and what it had up to {before} is kept in offsetlog-cut",
                 position.end

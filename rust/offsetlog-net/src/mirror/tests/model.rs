@@ -5,6 +5,7 @@
 
 use super::coordination::{Coordination, NOT_COORDINATOR, OFFSETS_TOPIC};
 use crate::mirror::core::{Node, Request, Versions};
+use offsetlog::format::batch::BatchHeader;
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis::{
@@ -83,6 +84,20 @@ impl ModelPartition {
             .position(|&(each, _)| each > epoch)
             .unwrap();
         Some((self.epochs[next - 1].0, self.epochs[next].1))
+    }
+
+    /// The leader knows its transactions, whatever its cleaner has removed. One producer has them all.
+    fn last_stable(&self) -> i64 {
+        let mut open = None;
+        for batch in self.log.iter().filter(|batch| batch.last < self.told) {
+            let attributes = BatchHeader::parse(&batch.bytes).unwrap().attributes;
+            if attributes.is_control() {
+                open = None;
+            } else if attributes.is_transactional() {
+                open = open.or(Some(batch.base));
+            }
+        }
+        open.unwrap_or(self.told)
     }
 
     pub(super) fn lead(&mut self, leader: i32) {
@@ -688,7 +703,7 @@ impl Model {
         let offset = int("fetchOffset").unwrap();
         let answer = Struct::new()
             .with("highWatermark", partition.told)
-            .with("lastStableOffset", partition.told)
+            .with("lastStableOffset", partition.last_stable())
             .with("logStartOffset", partition.start);
         if let Some(last) = int("lastFetchedEpoch").filter(|&last| last >= 0) {
             let (epoch, end) = partition.end_of(last as i32).ok_or(1)?;

@@ -46,6 +46,27 @@ impl Replay {
         lines.collect()
     }
 
+    /// Commits that wait for the end of their transaction, each with its producer id and group, in the order of their records.
+    pub(super) fn into_pending(self) -> Vec<(i64, String, GroupOffset)> {
+        let Self {
+            pending, offsets, ..
+        } = self;
+        let mut waiting = Vec::new();
+        for (producer, commits) in pending {
+            for (key, commit) in commits {
+                let is_replaced = offsets.get(&key).is_some_and(|known| known.at > commit.at);
+                if !is_replaced {
+                    waiting.push((commit.at, producer, key.0, commit.offset));
+                }
+            }
+        }
+        waiting.sort_by_key(|(at, ..)| *at);
+        let waiting = waiting.into_iter();
+        waiting
+            .map(|(_, producer, group, offset)| (producer, group, offset))
+            .collect()
+    }
+
     /// Members whose assignment is not what a consumer's protocol says, one line a group: a coordinator takes any bytes from the leader
     /// of a group, and they say nothing of what the group committed.
     pub(super) fn odd_assignments(&self, partition: &str) -> impl Iterator<Item = String> {

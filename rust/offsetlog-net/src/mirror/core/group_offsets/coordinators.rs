@@ -191,7 +191,8 @@ impl Core {
         }
         let mut errors = structs(answer, "groups").map(|group| int(group, "errorCode"));
         // Loading, not available yet, or moved. A principal that may not see such a group gets another error, which shows nothing.
-        let is_away = |error: i64| matches!(error, 14..=16);
+        // An unknown error is what a server of ours answers that has lost the partition.
+        let is_away = |error: i64| matches!(error, -1 | 14..=16);
         let is_refused = errors.any(is_away) || is_away(int(answer, "errorCode"));
         let Some(broker) = self.groups.brokers.get_mut(&id) else {
             return;

@@ -1,8 +1,10 @@
 //! With `once`: how far groups' offsets require a copy, whether all are stored, and what is reported of those that are not.
 
 use super::{Core, TopicState, keys_of};
+use crate::mirror::partition::Partition;
 use crate::mirror::report::{EventKind, MirrorEvent};
 use offsetlog::TopicPartition;
+use std::collections::BTreeMap;
 
 impl Core {
     /// With `once`: raises the target of a partition to the offsets that groups committed, if the source has it that far. A partition that
@@ -50,6 +52,35 @@ impl Core {
                     each.is_done && (each.problem.is_some() || is_short)
                 })
             })
+    }
+
+    /// Reports groups whose offsets are above the source's high watermark and above the copy.
+    pub(in crate::mirror::core) fn tell_beyond(&mut self) {
+        let mut by_partition: BTreeMap<TopicPartition, (String, i64, usize)> = BTreeMap::new();
+        for ((at, group), offset) in std::mem::take(&mut self.groups.beyond) {
+            let is_here = |each: &Partition| each.reached() >= offset;
+            if self.partitions.get(&at).is_none_or(is_here) {
+                continue;
+            }
+            let known = by_partition.entry(at).or_insert((group, offset, 0));
+            known.1 = offset.max(known.1);
+            known.2 += 1;
+        }
+        for (at, (group, offset, count)) in by_partition {
+            let Some(end) = self.partitions.get(&at).map(Partition::reached) else {
+                continue;
+            };
+            let more = match count - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more groups"),
+            };
+            let message = format!(
+                "group {group}{more} committed offset {offset}, above the source's high watermark; it is stored, and the copy ends at {end}: the \
+                 source has lost what is between, or does not give it"
+            );
+            let event = MirrorEvent::of(EventKind::Lost, &at, message);
+            self.tell(event.range(end, offset));
+        }
     }
 
     /// Reports the offsets that were not stored, and the brokers that did not return theirs.

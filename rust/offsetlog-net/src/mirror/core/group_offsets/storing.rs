@@ -1,6 +1,7 @@
 //! Offsets that wait for their records, and what became of those that the directory was to store.
 
 use super::{AskedOffset, Core, GROUPS_MAX, Pending, TopicState, keys_of};
+use crate::mirror::partition::Partition;
 use crate::mirror::store::CommitOutcome;
 use crate::mirror::work::{GroupCommit, ReadyCommit, Work};
 use offsetlog::TopicPartition;
@@ -87,6 +88,17 @@ impl Core {
                 each.reached() >= commit.offset || is_beyond || is_ended()
             };
             while is_ready(&pending.commit, pending.asked) {
+                let offset = pending.commit.offset;
+                let copy = self.partitions.get(&key.0);
+                let is_known_beyond = |each: &Partition| {
+                    each.reached() < offset
+                        && each.high_watermark.is_some_and(|(end, _)| end < offset)
+                };
+                if copy.is_some_and(is_known_beyond) {
+                    self.groups.beyond.insert(key.clone(), offset);
+                } else {
+                    self.groups.beyond.remove(key);
+                }
                 let id = self.topics.get(&pending.commit.at.topic);
                 ready.push(ReadyCommit {
                     commit: pending.commit.clone(),
