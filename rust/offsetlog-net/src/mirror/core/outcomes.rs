@@ -159,7 +159,7 @@ impl Core {
         self.tell_unended(at, broker, &at_gap, (&how, behind));
         let behind = append.walked.next_offset;
         let how = format!(
-            "may have ended in what compaction removed before offset {behind}: its records were copied earlier"
+            "may have ended in what compaction removed before offset {behind}, after its records were copied"
         );
         self.tell_unended(at, broker, &compacted, (&how, behind));
         if let Some(partition) = self.partitions.get_mut(at) {
