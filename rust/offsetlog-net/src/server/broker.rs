@@ -103,7 +103,9 @@ impl Broker {
     /// Reads the cluster's metadata, the groups' committed offsets, and of each partition its ends. Changes nothing on the disk.
     ///
     /// # Errors
-    /// Those of [`LogDir::open`]; `Argument` if open transactions are to be decided and no partition of `__transaction_state` is here.
+    /// Those of [`LogDir::open`]; `Argument` if open transactions are to be decided and no partition of `__transaction_state` is here;
+    /// `LogDir` if they are to be decided and the log dirs are of several clusters. Without that, only the groups of several clusters are
+    /// left out, with a warning.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: ServeOptions) -> Result<Self> {
         let log_dir = LogDir::open(paths, &options.open)?;
         let mut warnings = log_dir.warnings();
@@ -119,7 +121,15 @@ impl Broker {
                  --without-state (without_state=True)",
             ));
         }
-        let (mut groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
+        // What two clusters committed or decided under one name says nothing of each other's records.
+        let (mut groups, of_groups, unread) = match log_dir.check_one_cluster() {
+            Ok(()) => log_dir.groups(&GroupsOptions::without_lag())?,
+            Err(error) if options.open_transactions != OpenTransactions::Wait => return Err(error),
+            Err(error) => {
+                warnings.push(format!("committed offsets are not served: {error}"));
+                (Vec::new(), Vec::new(), Vec::new())
+            }
+        };
         warnings.extend(of_groups);
         if !options.topics.is_empty() {
             for group in &mut groups {
