@@ -15,7 +15,7 @@ import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS
 from writing import environment, tree
 
-from offsetlog import LogDir, LogDirError, end_transaction, metadata_as_commands, metadata_as_yaml
+from offsetlog import LogDir, LogDirError, Server, end_transaction, metadata_as_commands, metadata_as_yaml
 
 OURS = "aAambJTkli2CX79cay64RQ"
 METADATA = CLEAN / "metadata-dir"
@@ -103,3 +103,11 @@ def test_metadata_of_two_clusters_is_not_one(places: list[Path], tmp_path: Path)
     assert "call once for each cluster" in ran.stderr
     with LogDir.open([places[2], other]) as logs, pytest.raises(LogDirError, match="of 2 clusters"):
         logs.metadata()
+
+
+def test_a_server_decides_nothing_by_another_cluster(places: list[Path]) -> None:
+    """It serves the records; how transactions of one cluster end, the other one's coordinators do not know."""
+    with Server(places) as kafka:
+        assert kafka.running
+    with pytest.raises(LogDirError, match="of 2 clusters"):
+        Server(places, open_transactions="decide")

@@ -261,7 +261,10 @@ pub fn transaction_ends(
 /// Whether there is a coordinator's record that may be of the transaction, although nobody can tell: it may tell of a commit.
 fn may_tell(producer: &PartitionProducer, coordinators: &Coordinators<'_>) -> bool {
     producer.standing == Standing::Unknown
-        && (producer.state.is_some() || coordinators.unread().is_some())
+        && (producer.state.is_some()
+            || coordinators.unread().is_some()
+            || coordinators.torn_end(None).is_some()
+            || coordinators.starts_late())
 }
 
 /// The leader epoch with which a coordinator's record was written, which is the coordinator's epoch.

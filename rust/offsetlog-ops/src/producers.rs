@@ -216,6 +216,10 @@ fn standing_of(
         Some(false) if is_last => return Ok(Standing::Hanging),
         _ => return Ok(Standing::Unknown),
     }
+    // A newer record may be of a later transaction, which only clients that raise the epoch show; of this one if its marker is not here yet.
+    if !is_last && is_over(log, transaction, producer)? != Some(false) {
+        return Ok(Standing::Unknown);
+    }
     Ok(match transaction.state {
         // What was decided stays so; of all else a newer record may tell otherwise.
         TransactionState::PrepareCommit if is_listed => Standing::Committing,

@@ -107,7 +107,9 @@ impl Broker {
     /// Reads the cluster's metadata, the groups' committed offsets, and of each partition its ends. Changes nothing on the disk.
     ///
     /// # Errors
-    /// Those of [`LogDir::open`]; `Argument` if open transactions are to be decided and no partition of `__transaction_state` is here.
+    /// Those of [`LogDir::open`]; `Argument` if open transactions are to be decided and no partition of `__transaction_state` is here;
+    /// `LogDir` if they are to be decided and the log dirs are of several clusters. Without that, only the groups of several clusters are
+    /// left out, with a warning.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: ServeOptions) -> Result<Self> {
         let log_dir = LogDir::open(paths, &options.open)?;
         let mut warnings = log_dir.warnings();

@@ -22,6 +22,8 @@ pub(super) struct Committed {
     pub(super) groups: Vec<Group>,
     unstable: Vec<PendingOffset>,
     unread: Vec<Unread>,
+    /// Why nothing was read of log dirs of several clusters.
+    several_clusters: Option<String>,
 }
 
 impl Committed {
@@ -34,11 +36,26 @@ impl Committed {
         options: &ServeOptions,
         warnings: &mut Vec<String>,
     ) -> Result<Self> {
+        // What two clusters committed or decided under one name says nothing of each other's records.
+        if let Err(error) = log_dir.check_one_cluster() {
+            if options.open_transactions != OpenTransactions::Wait {
+                return Err(error);
+            }
+            let reason = format!("committed offsets are not served: {error}");
+            warnings.push(reason.clone());
+            return Ok(Self {
+                groups: Vec::new(),
+                unstable: Vec::new(),
+                unread: Vec::new(),
+                several_clusters: Some(reason),
+            });
+        }
         let (groups, of_groups, unread) = log_dir.groups(&GroupsOptions::without_lag())?;
         let mut committed = Self {
             groups,
             unstable: Vec::new(),
             unread,
+            several_clusters: None,
         };
         let mut warned = of_groups;
         let pending = log_dir.pending_offsets()?;
@@ -148,6 +165,11 @@ impl Committed {
         if options.without_offsets {
             return Ok(unknown);
         }
+        if let Some(reason) = &self.several_clusters {
+            unknown.partitions = Some(1);
+            unknown.unread.insert(0, format!("{reason}; {WAY_ON}"));
+            return Ok(unknown);
+        }
         let here = log_dir.topics().remove(OFFSETS_TOPIC).unwrap_or_default();
         let here: BTreeSet<i32> = here.into_iter().collect();
         let all: BTreeSet<i32> = match registered {
@@ -159,19 +181,15 @@ impl Committed {
             unknown.unread.insert(*number, reason);
         }
         for number in here {
-            let start = log_dir.log(OFFSETS_TOPIC, number);
-            let start = start.and_then(|log| log.log_start_offset());
-            match start {
-                // It is compacted, and begins at 0.
-                Ok(start) if start > 0 => {
+            match missing_of(log_dir, number) {
+                Ok(Some(missing)) => {
                     unknown.is_partly_known = true;
-                    let reason =
-                        format!("{OFFSETS_TOPIC}-{number} begins at offset {start}: {WAY_ON}");
+                    let reason = format!("{OFFSETS_TOPIC}-{number} {missing}: {WAY_ON}");
                     unknown.unread.insert(number, reason);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
                 // What cannot be opened is among the unread ones.
-                Ok(_) | Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
         }
         for unread in &self.unread {
@@ -191,6 +209,19 @@ impl Committed {
     pub(super) fn unread(&self) -> &[Unread] {
         &self.unread
     }
+}
+
+/// What a partition of committed offsets lost at its beginning or its end, if it shows.
+fn missing_of(log_dir: &LogDir, number: i32) -> Result<Option<String>> {
+    let log = log_dir.log(OFFSETS_TOPIC, number)?;
+    let start = log.log_start_offset()?;
+    if start > 0 {
+        // It is compacted, and begins at 0.
+        return Ok(Some(format!("begins at offset {start}")));
+    }
+    // Beside a running broker it is a write in progress.
+    let torn = log.torn_tail()?.filter(|_| !log.has_running_owner());
+    Ok(torn.map(|torn| format!("has a {torn}")))
 }
 
 /// Whether a partition that lost its end gives what is left: then its groups are known, with offsets that may be old.

@@ -26,6 +26,8 @@ struct Known {
     unread: Option<String>,
     /// Of partitions with bytes behind the last batch that are none, what is said of it.
     torn_ends: BTreeMap<i32, String>,
+    /// Whether the beginning of a partition is missing.
+    starts_late: bool,
     warnings: Vec<String>,
 }
 
@@ -81,6 +83,11 @@ impl<'l> Coordinators<'l> {
         found.map(String::as_str)
     }
 
+    /// Whether the beginning of a partition is missing.
+    pub(crate) fn starts_late(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.starts_late)
+    }
+
     /// What is odd about the records; empty before they are read.
     pub(crate) fn warnings(&self) -> &[String] {
         self.known.as_ref().map_or(&[], |known| &known.warnings)
@@ -107,6 +114,7 @@ impl Known {
             mut warnings,
             unread,
             torn_ends,
+            starts_late,
             is_whole,
         } = log_dir.transaction_list(progress)?;
         let mut by_producer: HashMap<i64, usize> = HashMap::new();
@@ -141,6 +149,7 @@ impl Known {
                 .first()
                 .map(|unread| format!("{} cannot be read: {}", unread.partition, unread.error)),
             torn_ends,
+            starts_late,
             warnings,
         })
     }

@@ -5,7 +5,7 @@
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Log, ScanOptions, id_in, open_in, other_topic};
+use crate::log::{Log, OnCorrupt, ScanOptions, id_in, open_in, other_topic};
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use std::collections::BTreeMap;
@@ -150,18 +150,16 @@ impl LogDir {
         }
     }
 
-    /// The newest one that can be read, and why others cannot.
+    /// The newest one that can be opened, and why others cannot.
     fn newest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
-        let mut best: Option<(ValidEnd, Log)> = None;
+        let mut best: Option<(Reach, Log)> = None;
         let mut failures = Vec::new();
         for path in paths {
-            let opened = self
-                .open_one(path)
-                .and_then(|log| Ok((valid_end(&log)?, log)));
+            let opened = self.open_one(path).and_then(|log| Ok((reach(&log)?, log)));
             match opened {
-                Ok((end, log)) => {
-                    if best.as_ref().is_none_or(|(newest, _)| end > *newest) {
-                        best = Some((end, log));
+                Ok((reach, log)) => {
+                    if best.as_ref().is_none_or(|(newest, _)| reach > *newest) {
+                        best = Some((reach, log));
                     }
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
@@ -239,43 +237,57 @@ fn is_of_records(name: &str) -> bool {
         .is_some_and(|extension| extension == "log")
 }
 
-/// Where the batches end that can be read without an error. Ordered by how new they are.
+/// How new a replica is by the batches that it has, also behind damage: what reads it then meets the damage, and nobody takes an older
+/// replica for all there is. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct ValidEnd {
+struct Reach {
     /// Of the last batch; -1 if it has none.
     leader_epoch: i32,
-    /// Exclusive.
+    /// Exclusive end.
     offset: i64,
+    /// Exclusive end of the offsets before the first damage.
+    sound: i64,
 }
 
-fn valid_end(log: &Log) -> Result<ValidEnd> {
+fn reach(log: &Log) -> Result<Reach> {
     let options = ScanOptions {
         control_records: true,
+        on_corrupt: OnCorrupt::Skip,
         ..ScanOptions::default()
     };
     let mut scan = log.scan(&options)?;
-    let mut end = ValidEnd {
+    let report = scan.report();
+    let start = log.log_start_offset()?;
+    let mut reach = Reach {
         leader_epoch: -1,
-        offset: log.log_start_offset()?,
+        offset: start,
+        sound: start,
     };
     loop {
-        match scan.next_batch() {
+        let (leader_epoch, offset) = match scan.next_batch() {
             Ok(Some(batch)) => {
-                end = ValidEnd {
-                    leader_epoch: batch.header().leader_epoch,
-                    offset: batch.header().last_offset.saturating_add(1),
-                };
+                let header = batch.header();
+                (header.leader_epoch, header.last_offset.saturating_add(1))
             }
-            Ok(None) => {
-                if end.leader_epoch < 0 {
-                    end.leader_epoch = epoch_without_batches(log)?;
-                }
-                return Ok(end);
-            }
-            Err(error) if error.is_corruption() => return Ok(end),
+            Ok(None) => break,
+            Err(error) if error.is_corruption() => return Ok(reach),
             Err(error) => return Err(error),
-        }
+        };
+        let sound = if report.hole_count() == 0 {
+            offset
+        } else {
+            reach.sound
+        };
+        reach = Reach {
+            leader_epoch,
+            offset,
+            sound,
+        };
     }
+    if reach.leader_epoch < 0 && report.hole_count() == 0 {
+        reach.leader_epoch = epoch_without_batches(log)?;
+    }
+    Ok(reach)
 }
 
 /// The newest leader epoch that a log knows whose batches retention, or a snapshot of the metadata, has replaced; -1 if it knows none.

@@ -3,7 +3,7 @@
 use super::LogDir;
 use super::clusters::Clusters;
 use crate::error::Result;
-use crate::log::{Log, MetadataImage, read_metadata};
+use crate::log::{MetadataImage, read_metadata};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ impl LogDir {
         {
             let opened = self
                 .open_one(&path)
-                .and_then(|log| Ok((newest_first(&log)?, log)));
+                .and_then(|log| Ok((log.metadata_reach()?, log)));
             match opened {
                 Ok(found) => logs.push(found),
                 Err(error) => failure = failure.or(Some(error)),
@@ -74,15 +74,4 @@ impl LogDir {
         }
         first.or(failure).map_or(Ok(None), Err)
     }
-}
-
-/// Leader epoch and end of a metadata log, whose batches may all be in a snapshot.
-fn newest_first(log: &Log) -> Result<(i32, i64)> {
-    let extent = log.extent()?;
-    let epoch = if extent.leader_epoch < 0 && !extent.is_damaged {
-        log.snapshot_epoch()?.unwrap_or(-1)
-    } else {
-        extent.leader_epoch
-    };
-    Ok((epoch, extent.log_end_offset))
 }

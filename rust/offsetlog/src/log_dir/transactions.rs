@@ -113,6 +113,8 @@ pub struct TransactionList {
     pub unread: Vec<Unread>,
     /// Of partitions with bytes behind the last batch that are none, what is said of it: such bytes may have been a newer record.
     pub torn_ends: BTreeMap<i32, String>,
+    /// Whether the beginning of a partition is missing.
+    pub starts_late: bool,
     /// Whether nothing shows that records are missing in the partitions that are here.
     pub is_whole: bool,
 }
@@ -124,6 +126,7 @@ impl Default for TransactionList {
             warnings: Vec::new(),
             unread: Vec::new(),
             torn_ends: BTreeMap::new(),
+            starts_late: false,
             is_whole: true,
         }
     }
@@ -165,7 +168,7 @@ impl LogDir {
             match replayed {
                 Ok((transactions, doubts)) => {
                     list.transactions.extend(transactions.into_values());
-                    list.is_whole &= doubts.late_start.is_none();
+                    list.starts_late |= doubts.late_start.is_some();
                     if let Some(torn) = &doubts.torn_end {
                         list.torn_ends.insert(place.partition, torn.clone());
                     }
@@ -177,7 +180,7 @@ impl LogDir {
             list.warnings.extend(left_out.warnings(&place.to_string()));
             list.is_whole &= list.warnings.len() == before;
         }
-        list.is_whole &= list.unread.is_empty() && list.torn_ends.is_empty();
+        list.is_whole &= list.unread.is_empty() && list.torn_ends.is_empty() && !list.starts_late;
         steps.end()?;
         // An id belongs to one partition. If the topic was assembled from two clusters, two may have it; then both are
         // returned.

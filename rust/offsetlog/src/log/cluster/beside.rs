@@ -58,10 +58,9 @@ impl Surroundings {
         }
         let mut newest: Option<((i32, i64), usize)> = None;
         for (slot, path) in found.iter().enumerate() {
-            let extent = Log::open(path, &self.options).and_then(|log| log.extent());
-            match extent {
-                Ok(extent) => {
-                    let reach = (extent.leader_epoch, extent.log_end_offset);
+            let reach = Log::open(path, &self.options).and_then(|log| log.metadata_reach());
+            match reach {
+                Ok(reach) => {
                     if newest.is_none_or(|(known, _)| known < reach) {
                         newest = Some((reach, slot));
                     }

@@ -20,7 +20,8 @@ pub struct MetadataImage {
     pub end_offset: i64,
     /// The offset, exclusive, up to which it comes from a snapshot, if one was there.
     pub snapshot_end_offset: Option<i64>,
-    /// Whether it begins at the beginning; otherwise offsets are in no snapshot and no longer in the log, and what they say is missing.
+    /// Whether it begins at the beginning and ends in a whole batch; otherwise offsets are in no snapshot and no longer in the log, or half a
+    /// batch at the end was some more, and what they say is missing.
     pub is_complete: bool,
     /// Timestamp of the newest record, in ms since 1970: how old what it says is. Controllers write one twice a second while they run.
     pub newest_timestamp: Option<i64>,
@@ -150,6 +151,7 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
     let held = snapshot.map(|snapshot| snapshot.end_offset);
     let (first, end) = (log.log_start_offset()?, log.log_end_offset()?);
     let torn = log.torn_tail()?.filter(|_| !log.has_running_owner());
+    let is_torn = torn.is_some();
     warnings.extend(
         torn.map(|torn| format!("{name}: {torn}: what they said, and all behind them, is missing")),
     );
@@ -173,7 +175,7 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
     let mut image = replay.finish();
     image.end_offset = end.max(start);
     image.snapshot_end_offset = held;
-    image.is_complete = start >= first;
+    image.is_complete = start >= first && !is_torn;
     image.newest_timestamp = newest.filter(|&timestamp| timestamp >= 0);
     image.warnings = warnings;
     Ok(image)

@@ -49,6 +49,17 @@ impl Log {
         let snapshot = newest_snapshot(self.options().disk.as_ref(), self.path())?;
         Ok(snapshot.map(|snapshot| snapshot.epoch))
     }
+
+    /// Leader epoch and end of a metadata log, whose batches may all be in a snapshot. Of several the greatest is the newest.
+    pub(crate) fn metadata_reach(&self) -> Result<(i32, i64)> {
+        let extent = self.extent()?;
+        let epoch = if extent.leader_epoch < 0 && !extent.is_damaged {
+            self.snapshot_epoch()?.unwrap_or(-1)
+        } else {
+            extent.leader_epoch
+        };
+        Ok((epoch, extent.log_end_offset))
+    }
 }
 
 /// Hands over value, offset and greatest timestamp of the batch of each data record; offsets are the snapshot's own. One batch at a time is held.
