@@ -156,6 +156,16 @@ def test_offsets_in_a_damaged_partition_are_an_error_and_not_none(damaged: Path)
         assert Asking(kafka).offset("early") == Asking(kafka).all("late") == (-1, 0)
 
 
+def test_half_a_batch_at_the_end_may_be_a_commit(place: Path) -> None:
+    """What is known stays known; a group that is not may have committed in what a power cut left."""
+    torn = batch(1, [committed("late", 70)])[:-10]
+    segment(place / f"{SET}-0", 0, batch(0, [committed("early", 50)]), torn)
+    with Server(place) as kafka:
+        ask = Asking(kafka)
+        assert ask.offset("late") == (-1, UNKNOWN_SERVER_ERROR)
+        assert ask.offset("early") == (50, 0)
+
+
 def test_what_was_committed_here_counts_in_the_next_run(damaged: Path, tmp_path: Path) -> None:
     for number in range(2):
         with Server(damaged, groups=tmp_path / "groups") as kafka:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from frames import frames
 from golden import CLEAN, CLEAN_LOG_DIRS
-from held_records import NOW, PRODUCER, decide, lines, made, offsetlog, transactional
+from held_records import DAY, NOW, PRODUCER, decide, lines, made, offsetlog, transactional
 from writing import HOLD, running, tree
 
 from offsetlog import ConfigError, Log, LogDir, end_transaction
@@ -165,3 +165,48 @@ def test_the_decision_of_the_newest_leader_counts(tmp_path: Path) -> None:
     assert standing(older, newer) == standing(newer, older) == "committing"
     with LogDir.open([older, newer]) as logs:
         assert [each.state for each in logs.transactions()] == ["PrepareCommit"]
+
+
+@pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort"])
+def test_a_decision_before_half_a_record_may_be_of_the_transaction_before(place: Path, state: str) -> None:
+    """Its marker is here already: what is lost may have begun the next transaction, and ended it otherwise."""
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=state == "PrepareCommit", timestamp=NOW)
+        log.append_batches(transactional(PRODUCER, 3))
+    decide(place, state, started=NOW)
+    path = place / STATE / f"{0:020}.log"
+    path.write_bytes(path.read_bytes() + bytes(70) + path.read_bytes()[:50])
+    assert standing(place) == "unknown"
+    assert not ended(place)
+    assert not ended(place, "--abort")
+
+
+def test_a_marker_that_retention_removed_cannot_be_looked_for(place: Path) -> None:
+    """A late batch behind it looks like the transaction itself, whose marker is lost."""
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=True, timestamp=NOW - DAY)
+        log.append_batches(transactional(PRODUCER, 3))
+    decide(place, "CompleteCommit", prepared=(0,), partitions=(), started=NOW)
+    assert standing(place) == "committing"
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.delete_records_before(4)
+    assert standing(place) == "unknown"
+    assert not ended(place)
+
+
+def test_a_stale_replica_beside_a_damaged_newest_one_decides_nothing(tmp_path: Path) -> None:
+    """The newest coordinator's log cannot be read; the other one has an older record, which must not count."""
+    newest, stale = made(tmp_path / "newest"), tmp_path / "stale"
+    decide(newest, "Ongoing", leader_epoch=4)
+    shutil.copytree(newest, stale)
+    shutil.rmtree(stale / "top-0")
+    decide(newest, "PrepareCommit", leader_epoch=6)
+    path = newest / STATE / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1
+    path.write_bytes(data)
+    for folders in ((newest, stale), (stale, newest)):
+        words = ("end-transaction", "top-0", PRODUCER, *folders, "--abort", "--dry-run")
+        done = offsetlog(*words)
+        assert done.returncode == 2
+        assert "cannot be read" in done.stderr

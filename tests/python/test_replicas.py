@@ -12,7 +12,7 @@ import pytest
 from golden import OLD_LOG_DIRS, named, rows
 from make_log import batch, segment
 
-from offsetlog import LogDir, TopicPartition
+from offsetlog import CorruptBatchError, LogDir, TopicPartition
 
 
 def batches_of(count: int, mark: bytes) -> list[bytes]:
@@ -189,13 +189,39 @@ def test_a_longer_replica_of_an_older_leader_is_not_read(log_dirs: list[Path]) -
             assert [record.value for record in log_dir.scan()] == [b"both"] * 4 + [b"newer"] * 4
 
 
-def test_damage_before_the_newest_epoch_leaves_the_older_one(log_dirs: list[Path]) -> None:
-    """Nothing of the newest epoch can be read there."""
+def test_damage_in_the_newest_replica_does_not_make_a_stale_one_the_newest(log_dirs: list[Path]) -> None:
+    """What it has behind the damage tells how new it is: the damage is met, and nobody takes the stale one for all there is."""
     damaged = bytearray(of_epoch(1, b"damaged", 4)[0])
     damaged[-1] ^= 1
     segment(log_dirs[0] / "orders-0", 0, bytes(damaged), *of_epoch(4, b"newer", 6, 2))
     segment(log_dirs[1] / "orders-0", 0, *of_epoch(3, b"older", 4))
-    check_taken(log_dirs[:2], b"older", 6)
+    for order in itertools.permutations(log_dirs[:2]):
+        with LogDir.open(order) as log_dir:
+            with pytest.raises(CorruptBatchError):
+                list(log_dir.log("orders", 0).scan())
+            scan = log_dir.log("orders", 0).scan(on_corrupt="skip")
+            assert [record.value for record in scan] == [b"newer"] * 8
+
+
+def test_of_one_epoch_the_longest_sound_one_is_read_and_a_longer_damaged_one_is_named(
+    log_dirs: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = bytearray(of_epoch(1, b"damaged", 4)[0])
+    damaged[-1] ^= 1
+    segment(log_dirs[0] / "orders-0", 0, bytes(damaged), *of_epoch(4, b"longer", 4, 2))
+    segment(log_dirs[1] / "orders-0", 0, *of_epoch(3, b"sound", 4))
+    check_taken(log_dirs[:2], b"sound", 6)
+    assert any("ends at offset 10 in leader epoch 4" in text and "the first is damaged" in text for text in caplog.messages)
+
+
+def test_a_replica_that_ends_behind_the_newest_one_is_named(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    segment(log_dirs[0] / "orders-0", 0, *of_epoch(5, b"longer", 5))
+    segment(log_dirs[1] / "orders-0", 0, *of_epoch(2, b"newer", 6))
+    with LogDir.open(log_dirs[:2]) as log_dir:
+        assert [record.value for record in log_dir.scan()] == [b"newer"] * 4
+    (warning,) = [text for text in caplog.messages if "ends at offset 10 in leader epoch 5" in text]
+    assert f"the replica in {log_dirs[0] / 'orders-0'} ends" in warning
+    assert "which ends at 4 in epoch 6" in warning
 
 
 def test_a_replica_whose_records_retention_removed_is_still_the_newest(log_dirs: list[Path]) -> None:

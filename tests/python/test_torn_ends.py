@@ -10,6 +10,8 @@ from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 from held_records import offsetlog
 from writing import HOLD, running
 
+from offsetlog import LogDir
+
 METADATA = "__cluster_metadata-0"
 
 
@@ -65,3 +67,18 @@ def test_zookeepers_log(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"{log}: at position " in done.stderr
     assert "a transaction was not written whole, or is damaged: what it changed is missing" in done.stderr
+
+
+def test_metadata_with_half_a_batch_does_not_decide_which_topic_a_directory_is_of(tmp_path: Path) -> None:
+    """What is lost may have made the topic again, with the id that the directory has."""
+    place = Path(shutil.copytree(CLEAN, tmp_path / "kafka"))
+    folders = [place / each.name for each in CLEAN_LOG_DIRS]
+    for directory in (each for folder in folders for each in folder.glob("g-plain-*")):
+        (directory / "partition.metadata").unlink()
+        (directory / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    with LogDir.open([*folders, place / "metadata-dir"]) as log_dir:
+        assert "g-plain" in {stray.topic for stray in log_dir.strays() or ()}
+    cut(max((place / "metadata-dir" / METADATA).glob("*.log")), 5)
+    with LogDir.open([*folders, place / "metadata-dir"]) as log_dir:
+        # Nobody knows.
+        assert log_dir.strays() is None

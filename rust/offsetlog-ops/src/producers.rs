@@ -316,7 +316,10 @@ fn is_over(log: &Log, transaction: &Transaction, producer: &ProducerState) -> Re
         newest = newest.max(Some(batch.max_timestamp));
     }
     let Some(newest) = newest else {
-        return Ok(Some(false));
+        // Retention, or compaction, may have removed it. A raised epoch tells by itself.
+        let is_whole = raises_epochs(transaction)
+            || (log.log_start_offset()? == 0 && log.cleaner_offset()?.is_none());
+        return Ok(is_whole.then_some(false));
     };
     let Some(start) = transaction.start_timestamp else {
         return Ok(None);

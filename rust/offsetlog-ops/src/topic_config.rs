@@ -1,7 +1,7 @@
 //! A topic's own settings with the values that Kafka takes them for: case and blanks of their texts do not matter.
 
 use offsetlog::{EffectiveConfig, LogConfig, MetadataImage, is_secret, settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The values of a topic's own settings. What the topic does not set, and what is no value, is Kafka's default.
 pub(crate) fn topic_config(configs: &BTreeMap<String, String>) -> LogConfig {
@@ -61,7 +61,7 @@ pub(crate) fn throttle(name: &str, value: &str) -> Option<NotGiven> {
 /// Removes from a topic's own settings those that a new cluster cannot have, and returns them. Kafka 4.3 makes no topic with a setting that
 /// it does not know or whose value it refuses, and a broker cannot open a log with a value that is refused. The few odd values that Kafka
 /// takes and offsetlog does not (docs/settings.md) are removed too. Of settings that contradict each other, the later ones in the order of
-/// names are removed.
+/// names are removed; one that is allowed beside another one stays beside it.
 pub(crate) fn remove_not_given(configs: &mut BTreeMap<String, String>) -> Vec<NotGiven> {
     let mut removed = Vec::new();
     configs.retain(|name, value| {
@@ -74,13 +74,27 @@ pub(crate) fn remove_not_given(configs: &mut BTreeMap<String, String>) -> Vec<No
     if LogConfig::parse(pairs.map(|(name, value)| (name.as_str(), value.as_str()))).is_ok() {
         return removed;
     }
+    // One may be allowed only beside another one.
     let mut taken = LogConfig::default();
+    let mut names = BTreeSet::new();
+    loop {
+        let before = names.len();
+        for (name, value) in configs.iter() {
+            if !names.contains(name)
+                && let Ok(with) = taken.with(name, value)
+            {
+                taken = with;
+                names.insert(name.clone());
+            }
+        }
+        if names.len() == before {
+            break;
+        }
+    }
     configs.retain(|name, value| {
         let why = match taken.with(name, value) {
-            Ok(with) => {
-                taken = with;
-                return true;
-            }
+            _ if names.contains(name) => return true,
+            Ok(_) => return true,
             Err(_) if !settings().iter().any(|setting| setting.name == name) => {
                 "Kafka 4.3 has no such setting".to_owned()
             }
@@ -125,6 +139,21 @@ mod tests {
             LogConfig::default(),
             "no broker is asked for what the topic does not set"
         );
+    }
+
+    /// One that Kafka does not know takes none along that is valid beside others.
+    #[test]
+    fn what_is_allowed_together_stays_together() {
+        let mut configs = map(&[
+            ("local.retention.ms", "700000000"),
+            ("message.format.version", "3.0"),
+            ("remote.storage.enable", "true"),
+            ("retention.ms", "864000000"),
+        ]);
+        let removed = remove_not_given(&mut configs);
+        let names: Vec<&str> = removed.iter().map(|each| each.name.as_str()).collect();
+        assert_eq!(names, ["message.format.version"]);
+        assert_eq!(configs.len(), 3);
     }
 
     /// Also beside one that is no value, that offsetlog does not know, or that goes with none of the others.

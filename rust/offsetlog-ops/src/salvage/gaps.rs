@@ -94,7 +94,7 @@ impl Salvage<'_> {
                     && !self
                         .segments
                         .iter()
-                        .any(|base| (end..=first).contains(base))
+                        .any(|base| end < *base && *base <= first)
             });
             if header.is_sparse() || (is_inside && !is_known && !is_behind_damage) {
                 return Ok(Gaps::Compacted);

@@ -26,8 +26,8 @@ pub(super) fn truncated_files(segments: &[SegmentInfo], files: &[SetAsideFile]) 
         let Some(&(_, base, _)) = of_base.first() else {
             continue;
         };
-        // The bytes of the segment that are there without a gap, in the log or in a file that was cut off it earlier.
-        let mut there = match live.get(&base) {
+        // The bytes of the segment. Bytes that a later recovery has cut off it do not count: nothing tells which one was later.
+        let there = match live.get(&base) {
             Some(&bytes) => Some(bytes),
             // Retention removes from the front, and a truncation from the end, of which a segment stays.
             None if base < first => Some(u64::MAX),
@@ -38,11 +38,8 @@ pub(super) fn truncated_files(segments: &[SegmentInfo], files: &[SetAsideFile]) 
         let mut is_any = false;
         for &(number, _, position) in of_base {
             let is_truncated = there.is_none_or(|bytes| bytes < position);
-            if let (Some(flag), Some(file)) = (found.get_mut(number), files.get(number)) {
+            if let Some(flag) = found.get_mut(number) {
                 *flag = is_truncated;
-                if !is_truncated {
-                    there = there.max(Some(position.saturating_add(file.bytes)));
-                }
             }
             is_any |= is_truncated;
         }

@@ -41,7 +41,8 @@ impl Gaps {
         if let (Some(end), Some(first)) = (self.end, header.base_offset)
             && first > end
         {
-            let behind = self.bases.partition_point(|base| *base < end);
+            // A segment that begins there has the gap inside.
+            let behind = self.bases.partition_point(|base| *base <= end);
             if self.bases.get(behind).is_some_and(|base| *base <= first) {
                 self.found.push((end, first));
             } else {

@@ -23,6 +23,8 @@ struct Chosen {
     marks: Option<Marks>,
     /// How often choices had been doubted before the files were looked at.
     doubts: u64,
+    /// That another replica of the same leader epoch ends further, behind damage.
+    outreached: Option<String>,
 }
 
 /// The replicas that were chosen.
@@ -86,19 +88,32 @@ impl LogDir {
         }
         // Nobody waits for this but those who ask for this partition too, and read it themselves.
         let own = self.of_one_topic(&wanted, paths)?;
-        let (log, failures) = self.newest(&own)?;
-        if !failures.is_empty() {
-            self.warn_of(&wanted, log.path(), &failures);
-        }
+        let Newest {
+            log,
+            failures,
+            longer,
+        } = self.newest(&own)?;
+        let told = warnings_of(&wanted, log.path(), &failures, &longer);
+        self.warn_of(told.collect());
         let choice = Chosen {
             path: log.path().to_path_buf(),
             // One that cannot be read is perhaps the newest, and may be readable the next time without a change of its files. One that was
             // left out may be the topic's by newer metadata.
             marks: marks.filter(|_| failures.is_empty() && own.len() == paths.len()),
             doubts,
+            outreached: longer
+                .iter()
+                .find(|each| each.reach.leader_epoch == each.newest.leader_epoch)
+                .map(|each| each.told(&wanted, log.path())),
         };
         self.all_chosen().choices.insert(wanted, choice);
         Ok(log)
+    }
+
+    /// That another replica of a partition ends further than the one that is read, behind damage and in the same leader epoch: its last
+    /// records count, and cannot be told. Known once the partition was opened.
+    pub(super) fn outreached(&self, wanted: &TopicPartition) -> Option<String> {
+        self.all_chosen().choices.get(wanted)?.outreached.clone()
     }
 
     fn all_chosen(&self) -> MutexGuard<'_, AllChosen> {
@@ -136,14 +151,12 @@ impl LogDir {
         )
     }
 
-    fn warn_of(&self, wanted: &TopicPartition, taken: &Path, failures: &[(PathBuf, Error)]) {
+    fn warn_of(&self, told: Vec<String>) {
+        if told.is_empty() {
+            return;
+        }
         let mut listing = self.0.listing_mut();
-        for (path, error) in failures {
-            let warning = format!(
-                "{wanted}: the replica in {} is left out, which cannot be read and perhaps is the newest: {error}; {} is read",
-                path.display(),
-                taken.display()
-            );
+        for warning in told {
             if !listing.warnings.contains(&warning) {
                 listing.warnings.push(warning);
             }
@@ -151,13 +164,15 @@ impl LogDir {
     }
 
     /// The newest one that can be opened, and why others cannot.
-    fn newest(&self, paths: &[PathBuf]) -> Result<(Log, Vec<(PathBuf, Error)>)> {
+    fn newest(&self, paths: &[PathBuf]) -> Result<Newest> {
         let mut best: Option<(Reach, Log)> = None;
+        let mut all = Vec::new();
         let mut failures = Vec::new();
         for path in paths {
             let opened = self.open_one(path).and_then(|log| Ok((reach(&log)?, log)));
             match opened {
                 Ok((reach, log)) => {
+                    all.push((path, reach));
                     if best.as_ref().is_none_or(|(newest, _)| reach > *newest) {
                         best = Some((reach, log));
                     }
@@ -166,11 +181,24 @@ impl LogDir {
                 Err(error) => failures.push((path.clone(), error)),
             }
         }
-        let Some((_, log)) = best else {
+        let Some((newest, log)) = best else {
             let first = failures.into_iter().next().map(|(_, error)| error);
             return Err(first.unwrap_or_else(|| Error::argument("paths", "none found")));
         };
-        Ok((log, failures))
+        let longer = all
+            .into_iter()
+            .filter(|(_, reach)| reach.offset > newest.offset);
+        let longer = longer.map(|(path, reach)| Longer {
+            path: path.clone(),
+            reach,
+            newest,
+        });
+        let longer = longer.collect();
+        Ok(Newest {
+            log,
+            failures,
+            longer,
+        })
     }
 
     /// Returns the directories of one topic: a topic that was deleted and created again has another id. If several ids are found, that is
@@ -237,16 +265,71 @@ fn is_of_records(name: &str) -> bool {
         .is_some_and(|extension| extension == "log")
 }
 
-/// How new a replica is by the batches that it has, also behind damage: what reads it then meets the damage, and nobody takes an older
-/// replica for all there is. Ordered.
+/// The newest replica.
+struct Newest {
+    log: Log,
+    /// Why others cannot be opened.
+    failures: Vec<(PathBuf, Error)>,
+    longer: Vec<Longer>,
+}
+
+/// A replica that ends behind the one that is read.
+struct Longer {
+    path: PathBuf,
+    reach: Reach,
+    newest: Reach,
+}
+
+impl Longer {
+    fn told(&self, wanted: &TopicPartition, taken: &Path) -> String {
+        let Self {
+            path,
+            reach,
+            newest,
+        } = self;
+        let why = if reach.leader_epoch == newest.leader_epoch {
+            "the first is damaged, and what it has behind that is not read"
+        } else {
+            "a broker would cut off what the first has more"
+        };
+        format!(
+            "{wanted}: the replica in {} ends at offset {} in leader epoch {}; {} is read, which ends at {} in epoch {}: {why}",
+            path.display(),
+            reach.offset,
+            reach.leader_epoch,
+            taken.display(),
+            newest.offset,
+            newest.leader_epoch
+        )
+    }
+}
+
+fn warnings_of(
+    wanted: &TopicPartition,
+    taken: &Path,
+    failures: &[(PathBuf, Error)],
+    longer: &[Longer],
+) -> impl Iterator<Item = String> {
+    let failures = failures.iter().map(move |(path, error)| {
+        format!(
+            "{wanted}: the replica in {} is left out, which cannot be read and perhaps is the newest: {error}; {} is read",
+            path.display(),
+            taken.display()
+        )
+    });
+    let longer = longer.iter().map(move |each| each.told(wanted, taken));
+    failures.chain(longer)
+}
+
+/// How new a replica is by the batches that it has, also behind damage; of those of one leader epoch the longest sound one. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Reach {
     /// Of the last batch; -1 if it has none.
     leader_epoch: i32,
-    /// Exclusive end.
-    offset: i64,
     /// Exclusive end of the offsets before the first damage.
     sound: i64,
+    /// Exclusive end.
+    offset: i64,
 }
 
 fn reach(log: &Log) -> Result<Reach> {
@@ -260,8 +343,8 @@ fn reach(log: &Log) -> Result<Reach> {
     let start = log.log_start_offset()?;
     let mut reach = Reach {
         leader_epoch: -1,
-        offset: start,
         sound: start,
+        offset: start,
     };
     loop {
         let (leader_epoch, offset) = match scan.next_batch() {
@@ -280,8 +363,8 @@ fn reach(log: &Log) -> Result<Reach> {
         };
         reach = Reach {
             leader_epoch,
-            offset,
             sound,
+            offset,
         };
     }
     if reach.leader_epoch < 0 && report.hole_count() == 0 {
@@ -317,6 +400,7 @@ mod tests {
             path: PathBuf::from("a/t-0"),
             marks: marks(),
             doubts,
+            outreached: None,
         };
         let before = chosen.doubts;
         chosen.doubts += 1;

@@ -20,7 +20,13 @@ impl Clusters {
         for path in paths {
             let folders = [Some(path.as_path()), path.parent()];
             let mut ids = folders.into_iter().flatten();
-            let id = ids.find_map(|folder: &Path| surroundings.cluster_of(folder).ok().flatten());
+            let id = ids.find_map(|folder: &Path| {
+                surroundings
+                    .cluster_of(folder)
+                    .ok()
+                    .flatten()
+                    .filter(|id| !id.is_empty())
+            });
             if let Some(id) = id {
                 found.entry(id).or_default().push(path.clone());
             }

@@ -111,7 +111,8 @@ pub struct TransactionList {
     pub warnings: Vec<String>,
     /// Partitions of the topic that could not be read completely.
     pub unread: Vec<Unread>,
-    /// Of partitions with bytes behind the last batch that are none, what is said of it: such bytes may have been a newer record.
+    /// Of partitions whose last record may be missing, what is said of it: bytes behind the last batch that are none, or another replica that
+    /// is longer and damaged.
     pub torn_ends: BTreeMap<i32, String>,
     /// Whether the beginning of a partition is missing.
     pub starts_late: bool,
@@ -169,10 +170,11 @@ impl LogDir {
                 Ok((transactions, doubts)) => {
                     list.transactions.extend(transactions.into_values());
                     list.starts_late |= doubts.late_start.is_some();
-                    if let Some(torn) = &doubts.torn_end {
+                    let outreached = self.outreached(place);
+                    if let Some(torn) = doubts.torn_end.as_ref().or(outreached.as_ref()) {
                         list.torn_ends.insert(place.partition, torn.clone());
                     }
-                    list.warnings.extend(doubts.warnings());
+                    list.warnings.extend(doubts.warnings().chain(outreached));
                 }
                 Err(error) => pass_over(error, place, &mut list.unread)?,
             }
