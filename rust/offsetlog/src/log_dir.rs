@@ -301,8 +301,9 @@ impl LogDir {
 
     /// Opens a partition for reading. In log dirs that were opened for appending, that is the log of their writer, which stays open
     /// while the result is held. If several log dirs have a replica, takes the newest one: its last batch, also behind damage, has the
-    /// newest leader epoch, and of those its batches can be read furthest; the first one of equals. A warning names another that ends behind. Finding it reads each replica once, and the choice is kept until a [`refresh`](Self::refresh) behind which one of them has
-    /// changed.
+    /// newest leader epoch, and of those its batches can be read furthest; the first one of equals. A warning names another that ends
+    /// behind. Finding it reads each replica once, and the choice is kept until a [`refresh`](Self::refresh) behind which one of them
+    /// has changed.
     ///
     /// Replicas have the same topic id, or none. If several ids are found, those with the id that the cluster's metadata has are replicas.
     ///
