@@ -64,8 +64,8 @@ SAID: dict[str, dict[str, set[str]]] = {
     },
     "other replicas": {
         "the newest valid one": {
-            f"{HERE}::test_the_longest_valid_replica_is_read",
-            f"{PLANNING}::test_of_directories_with_the_same_partition_the_longest_valid_replica_is_read",
+            f"{HERE}::test_the_newest_valid_replica_is_read",
+            f"{PLANNING}::test_of_directories_with_the_same_partition_the_newest_valid_replica_is_read",
         },
         "not asked": PURE | {NO_READ},
     },
@@ -330,7 +330,7 @@ def test_stored_settings_change_no_row_and_options_do(verb: str, place: Place) -
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_the_longest_valid_replica_is_read(verb: str, tmp_path: Path) -> None:
+def test_the_newest_valid_replica_is_read(verb: str, tmp_path: Path) -> None:
     """Of three brokers' log dirs, whichever is named last."""
     dirs = [tmp_path / name for name in ("whole", "short", "damaged")]
     _, short, _ = (PLAIN.copy(path, checkpoints=False) for path in dirs)

@@ -132,7 +132,7 @@ def test_a_short_range_of_a_long_log_weighs_what_it_holds() -> None:
     assert split.size_bytes < golden.directory.joinpath("0" * 20 + ".log").stat().st_size / 10
 
 
-def test_of_directories_with_the_same_partition_the_longest_valid_replica_is_read(tmp_path: Path) -> None:
+def test_of_directories_with_the_same_partition_the_newest_valid_replica_is_read(tmp_path: Path) -> None:
     """Whichever is named last: as of replicas in several log dirs."""
     (golden,) = named("g-plain-0")
     whole, short, damaged = (golden.copy(tmp_path / name, checkpoints=False) for name in ("whole", "short", "damaged"))
@@ -154,8 +154,9 @@ def test_of_directories_with_the_same_partition_the_longest_valid_replica_is_rea
         ranges = splits(order)
         assert {split.path for split in ranges} == {str(whole)}
         assert (ranges[0].start, ranges[-1].stop) == (0, golden.end)
-    assert {split.path for split in splits([damaged, short])} == {str(short)}
-    assert {split.path for split in splits([short, damaged])} == {str(short)}
+    # The damaged one has records of a newer leader, which the short one lacks: damage is met, not passed over.
+    assert {split.path for split in splits([damaged, short])} == {str(damaged)}
+    assert {split.path for split in splits([short, damaged])} == {str(damaged)}
     # A log dir and a partition directory together: the same rule.
     assert {split.path for split in splits([tmp_path / "whole", short], subscribe="g-plain")} == {str(whole)}
     assert {split.path for split in splits([short, tmp_path / "whole"], subscribe="g-plain")} == {str(whole)}
