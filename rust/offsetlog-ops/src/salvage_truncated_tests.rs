@@ -2,6 +2,13 @@
 
 use super::*;
 
+fn with_truncated() -> SalvageOptions {
+    SalvageOptions {
+        include_truncated: true,
+        ..SalvageOptions::default()
+    }
+}
+
 #[test]
 fn what_was_truncated_needs_to_be_asked_for() {
     let place = Place::new();
@@ -23,11 +30,7 @@ fn what_was_truncated_needs_to_be_asked_for() {
         (2, 12, Some(17))
     );
     fs::remove_dir_all(place.made()).unwrap();
-    let asked = SalvageOptions {
-        include_truncated: true,
-        ..SalvageOptions::default()
-    };
-    place.salvage(&asked);
+    place.salvage(&with_truncated());
     assert_eq!(
         offsets(&place.made()),
         (0..3).chain(12..18).collect::<Vec<_>>()
@@ -59,11 +62,7 @@ fn what_was_truncated_and_kept_needs_to_be_asked_for() {
     );
     assert!(report.taken_back.is_empty());
     fs::remove_dir_all(place.made()).unwrap();
-    let asked = SalvageOptions {
-        include_truncated: true,
-        ..SalvageOptions::default()
-    };
-    place.salvage(&asked);
+    place.salvage(&with_truncated());
     assert_eq!(offsets(&place.made()), (0..18).collect::<Vec<_>>());
 }
 
@@ -111,11 +110,7 @@ fn what_was_cut_whole_behind_a_truncated_segment_was_truncated_too() {
         assert_eq!(offsets(&place.made()), (0..cut / 3 * 3).collect::<Vec<_>>());
         assert!(report.taken_back.is_empty());
         fs::remove_dir_all(place.made()).unwrap();
-        let asked = SalvageOptions {
-            include_truncated: true,
-            ..SalvageOptions::default()
-        };
-        place.salvage(&asked);
+        place.salvage(&with_truncated());
         let back = (0..cut / 3 * 3).chain(deleted).chain(18..36);
         assert_eq!(offsets(&place.made()), back.collect::<Vec<_>>());
     }

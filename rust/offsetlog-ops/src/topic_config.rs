@@ -93,7 +93,6 @@ pub(crate) fn remove_not_given(configs: &mut BTreeMap<String, String>) -> Vec<No
     }
     configs.retain(|name, value| {
         let why = match taken.with(name, value) {
-            _ if names.contains(name) => return true,
             Ok(_) => return true,
             Err(_) if !settings().iter().any(|setting| setting.name == name) => {
                 "Kafka 4.3 has no such setting".to_owned()
