@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from golden import OLD_LOG_DIRS, named, rows
+from held_records import offsetlog
 from make_log import batch, segment
 
 from offsetlog import CorruptBatchError, LogDir, TopicPartition
@@ -212,6 +213,8 @@ def test_of_one_epoch_the_longest_sound_one_is_read_and_a_longer_damaged_one_is_
     segment(log_dirs[1] / "orders-0", 0, *of_epoch(3, b"sound", 4))
     check_taken(log_dirs[:2], b"sound", 6)
     assert any("ends at offset 10 in leader epoch 4" in text and "the first is damaged" in text for text in caplog.messages)
+    done = offsetlog("salvage", *log_dirs[:2], "--into", log_dirs[2])
+    assert (done.returncode, "the first is damaged" in done.stderr) == (3, True)
 
 
 def test_a_replica_that_ends_behind_the_newest_one_is_named(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:

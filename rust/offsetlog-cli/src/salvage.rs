@@ -10,7 +10,7 @@ use crate::select::{Chosen, Source};
 use crate::unread::tell_one;
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
-use offsetlog::{ErrorKind, FolderKind, LogDir, OpenOptions, folder_kind};
+use offsetlog::{ErrorKind, FolderKind, LogDir, OpenOptions, TopicPartition, folder_kind};
 use offsetlog_ops::When;
 use offsetlog_ops::{LeftOut, Loss, SalvageOptions, SalvageReport, TakenBack, salvage};
 use serde::Serialize;
@@ -85,7 +85,12 @@ pub(crate) fn run(args: &Salvage, console: &mut Console<'_>) -> Result<i32, Fail
     for chosen in &source.chosen {
         match salvage_one(&source, chosen, args, console) {
             Ok(report) => {
-                has_losses |= report.has_losses();
+                // A longer replica that is damaged has records that are not taken; a warning names it.
+                let place = TopicPartition {
+                    topic: chosen.topic.clone(),
+                    partition: chosen.partition,
+                };
+                has_losses |= report.has_losses() || source.log_dir.outreached(&place).is_some();
                 if args.json {
                     write_json(&mut console.out, &line_of(&report))?;
                     console.out.write_all(b"\n")?;

@@ -112,7 +112,8 @@ impl LogDir {
 
     /// That another replica of a partition ends further than the one that is read, behind damage and in the same leader epoch: its last
     /// records count, and cannot be told. Known once the partition was opened.
-    pub(super) fn outreached(&self, wanted: &TopicPartition) -> Option<String> {
+    #[must_use]
+    pub fn outreached(&self, wanted: &TopicPartition) -> Option<String> {
         self.all_chosen().choices.get(wanted)?.outreached.clone()
     }
 
