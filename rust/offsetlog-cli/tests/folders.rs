@@ -211,7 +211,7 @@ fn a_log_dir_among_partitions_is_left_out_and_said() {
     assert!(listed.err.contains("kafka-1"), "{}", listed.err);
 }
 
-/// Nobody knows how long a replica is that cannot be read: a verb that reads another one says so.
+/// Nobody knows how new a replica is that cannot be read: a verb that reads another one says so.
 #[test]
 fn a_replica_that_cannot_be_read_is_reported() {
     let root = tempfile::tempdir().unwrap();
@@ -229,7 +229,7 @@ fn a_replica_that_cannot_be_read_is_reported() {
         assert!(
             found
                 .err
-                .contains("is left out, which cannot be read and perhaps is the longest"),
+                .contains("is left out, which cannot be read and perhaps is the newest"),
             "{verb}: {} {}",
             found.code,
             found.err
