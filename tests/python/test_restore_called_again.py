@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import CLEAN_LOG_DIRS, DATA, OLD
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA, OLD
 from restoring import SOURCES, formatted, states_of
 from test_restore_cut_in_a_hole import UNTIL, WHOLE, cut_off, replica
 
@@ -173,3 +173,23 @@ def test_batches_without_records_have_no_time(tmp_path: Path, capfd: pytest.Capt
     assert (code, err) == (0, "")
     with Log.open(tmp_path / "again" / "t-0") as log:
         assert len(list(log.scan())) == records
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_log_dir_that_its_broker_will_recover_is_told(is_killed: bool, tmp_path: Path) -> None:
+    """A killed restore leaves a log dir of a stopped broker without the mark of a clean stop, and nobody knows what happened since."""
+    with Log.open(tmp_path / "old" / "g-empty-0", "a") as log:
+        log.append(b"one")
+    broker = shutil.copytree(CLEAN, tmp_path / "broker")
+    into = [broker / "log-dir-1", broker / "log-dir-2"]
+    marks = [each / ".kafka_cleanshutdown" for each in into]
+    if is_killed:
+        # What a restore leaves that is killed in its midst.
+        epoch = marks[0].read_text()
+        marks[0].unlink()
+        (into[0] / "offsetlog-unclean").write_text(f"{epoch}\n*\n")
+    report = restore(tmp_path / "old", into, single_replica=True, metadata=broker / "metadata-dir")
+    assert states_of(report) == {"restored"}
+    warned = ["no mark of a clean stop" in each and str(into[0]) in each for each in report.warnings]
+    assert warned == [True] * is_killed
+    assert [each.exists() for each in marks] == [not is_killed, True]

@@ -150,6 +150,7 @@ impl Targets {
         };
         if found.kind == Target::StoppedBroker {
             found.weigh(options);
+            found.tell_unclean(&places);
         }
         Ok(found)
     }
@@ -230,6 +231,23 @@ impl Targets {
                 log_dir.bytes += size.unwrap_or(0);
             }
         }
+    }
+
+    /// Warns of log dirs that a broker recovers when it starts: it was killed, or an earlier restore was. Whoever killed a restore has
+    /// perhaps used a broker since, so the mark that the restore took away does not come back.
+    fn tell_unclean(&mut self, places: &Places) {
+        let is_unclean = |each: &&LogDirPlace| {
+            let is_target = self.log_dirs.iter().any(|target| target.path == each.path);
+            is_target && !each.is_clean && each.has_partitions()
+        };
+        let warnings = places.log_dirs.iter().filter(is_unclean).map(|each| {
+            format!(
+                "{}: no mark of a clean stop, because its broker was killed, or an earlier restore into it was: the broker recovers its logs when it starts",
+                each.path.display()
+            )
+        });
+        let warnings: Vec<String> = warnings.collect();
+        self.warnings.extend(warnings);
     }
 
     /// All log dirs are brokers' or none is.
