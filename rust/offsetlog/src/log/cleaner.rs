@@ -9,6 +9,7 @@
 
 mod filter;
 mod fingerprint;
+mod in_order;
 mod offset_map;
 mod output;
 mod pass;

@@ -20,6 +20,7 @@ mod append_failures;
 mod changing;
 mod common;
 mod compaction;
+mod compaction_threads;
 mod companions;
 mod indexing;
 mod lost_records;

@@ -5,7 +5,6 @@
 use super::Plan;
 use super::fingerprint::Fingerprint;
 use super::offset_map::{OffsetMap, TOGETHER};
-use super::output::Output;
 use super::rewrite::{Rewriter, write_empty};
 use super::tally::Remains;
 use super::transactions::Data;
@@ -125,12 +124,19 @@ impl Verdicts {
     }
 }
 
+/// What became of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cleaned {
+    /// The header of the batch that was written; `None` if nothing remains.
+    pub(super) header: Option<BatchHeader>,
+    pub(super) counts: Counts,
+}
+
 /// Filters batches. Reuses its contexts and buffers from batch to batch.
 pub(super) struct Filter {
     decompressor: Decompressor,
     rewriter: Rewriter,
     verdicts: Verdicts,
-    pub(super) counts: Counts,
     limit: u64,
 }
 
@@ -140,27 +146,8 @@ impl Filter {
             decompressor: Decompressor::new(),
             rewriter: Rewriter::new(),
             verdicts: Verdicts::default(),
-            counts: Counts::default(),
             limit,
         }
-    }
-
-    /// Appends a batch to `out` of which it is known what stays. Only `All` needs its bytes.
-    pub(super) fn clean_known(
-        &mut self,
-        context: &CleanContext<'_>,
-        header: &BatchHeader,
-        bytes: &[u8],
-        (remains, records): (Remains, u32),
-        out: &mut Output,
-    ) -> Result<()> {
-        self.counts.read += u64::from(records);
-        if remains == Remains::Nothing {
-            return context.drop_all(header, out);
-        }
-        self.counts.kept += u64::from(records);
-        out.room().extend_from_slice(bytes);
-        out.appended(header)
     }
 
     /// Appends what remains of a batch to `out`.
@@ -170,8 +157,8 @@ impl Filter {
         header: &BatchHeader,
         bytes: &[u8],
         standing: Standing,
-        out: &mut Output,
-    ) -> Result<()> {
+        out: &mut Vec<u8>,
+    ) -> Result<Cleaned> {
         let now = context.plan.now;
         let is_control = header.attributes.is_control();
         let horizon = (header.magic == 2 && header.attributes.has_delete_horizon())
@@ -183,8 +170,8 @@ impl Filter {
             standing.data == Data::Aborted
         };
         if is_discarded {
-            self.counts.read += u64::try_from(header.record_count).unwrap_or(0);
-            return context.drop_all(header, out);
+            let read = u64::try_from(header.record_count).unwrap_or(0);
+            return Ok(context.drop_all(header, read, out));
         }
         let records = Records::open(header, bytes, &mut self.decompressor, self.limit)?;
         let keeps_all = is_control || standing.data == Data::Doubtful;
@@ -202,15 +189,20 @@ impl Filter {
             has_tombstone,
             ..
         } = self.verdicts;
-        self.counts.read += keeps.len() as u64;
-        self.counts.kept += kept as u64;
+        let counts = Counts {
+            read: keeps.len() as u64,
+            kept: kept as u64,
+        };
         if kept == 0 {
-            return context.drop_all(header, out);
+            return Ok(context.drop_all(header, counts.read, out));
         }
         let begins_horizon = horizon.is_none() && (has_tombstone || standing.ended_before);
         if kept == keeps.len() && header.magic == 2 && !begins_horizon {
-            out.room().extend_from_slice(bytes);
-            return out.appended(header);
+            out.extend_from_slice(bytes);
+            return Ok(Cleaned {
+                header: Some(*header),
+                counts,
+            });
         }
         // The rewritten batch gets a new checksum, which must not hide damage in the old one.
         header.check_crc(bytes)?;
@@ -228,19 +220,44 @@ impl Filter {
                 (record, _) => return Ok(record),
             }
         };
-        let written = self.rewriter.write(header, horizon, next, out.room())?;
-        out.appended(&written)
+        let written = self.rewriter.write(header, horizon, next, out)?;
+        Ok(Cleaned {
+            header: Some(written),
+            counts,
+        })
     }
 }
 
 impl CleanContext<'_> {
-    /// Leaves out all records of a batch.
-    fn drop_all(&self, header: &BatchHeader, out: &mut Output) -> Result<()> {
-        if !self.stays_empty(header) {
-            return Ok(());
+    /// Appends a batch to `out` of which it is known what stays. Only `All` needs its bytes.
+    pub(super) fn clean_known(
+        &self,
+        header: &BatchHeader,
+        bytes: &[u8],
+        (remains, records): (Remains, u32),
+        out: &mut Vec<u8>,
+    ) -> Cleaned {
+        let records = u64::from(records);
+        if remains == Remains::Nothing {
+            return self.drop_all(header, records, out);
         }
-        let empty = write_empty(header, out.room());
-        out.appended(&empty)
+        out.extend_from_slice(bytes);
+        Cleaned {
+            header: Some(*header),
+            counts: Counts {
+                read: records,
+                kept: records,
+            },
+        }
+    }
+
+    /// Leaves out all records of a batch.
+    fn drop_all(&self, header: &BatchHeader, read: u64, out: &mut Vec<u8>) -> Cleaned {
+        let stays = self.stays_empty(header);
+        Cleaned {
+            header: stays.then(|| write_empty(header, out)),
+            counts: Counts { read, kept: 0 },
+        }
     }
 
     /// Whether a record is kept, by its key.

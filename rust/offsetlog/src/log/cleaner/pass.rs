@@ -1,21 +1,23 @@
 //! One pass of the cleaner: builds the offset map of the dirty part, then rewrites group after group of segments and hands each
 //! to the writer.
 
-use super::filter::{CleanContext, Counts, Filter, Standing};
+use super::filter::{CleanContext, Counts, Standing};
 use super::fingerprint::Fingerprint;
+use super::in_order::{Batch, Board, InOrder, Misplaced, Question};
 use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::{Output, discard};
 use super::tally::{Remains, Tally};
 use super::transactions::{Data, Ending, Met, Outcomes};
 use super::{Plan, Source};
 use crate::codec::Decompressor;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::Log;
 use crate::records::Records;
-use crate::segment::Segment;
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
+use crate::segment::{Segment, segment_path};
 use offsetlog_format::BatchHeader;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Bytes per read: few enough that they and the output made of them stay in the CPU cache.
@@ -35,11 +37,20 @@ pub(crate) struct Pass<'l> {
     buffer: Vec<u8>,
     /// Fingerprints of the next keys for the map, with their records' offsets.
     keys: Vec<(Fingerprint, i64)>,
-    unchecked: u64,
+    unchecked: Cell<u64>,
     /// Read and written: segments, bytes, records.
     pub(crate) segments: (usize, usize),
     pub(crate) bytes: (u64, u64),
     pub(crate) records: (u64, u64),
+}
+
+/// What changes while segments are cleaned.
+struct Cleaning {
+    met: Met,
+    tally: Tally,
+    buffer: Vec<u8>,
+    /// Read and written.
+    bytes: (u64, u64),
 }
 
 impl<'l> Pass<'l> {
@@ -59,7 +70,7 @@ impl<'l> Pass<'l> {
             check,
             buffer: Vec::new(),
             keys: Vec::with_capacity(TOGETHER),
-            unchecked: 0,
+            unchecked: Cell::new(0),
             segments: (0, 0),
             bytes: (0, 0),
             records: (0, 0),
@@ -88,13 +99,13 @@ impl<'l> Pass<'l> {
     }
 
     /// Steps to the next batch and returns its header.
-    fn step(&mut self, walk: &mut Walk) -> Result<Option<BatchHeader>> {
+    fn step(&self, walk: &mut Walk) -> Result<Option<BatchHeader>> {
         let Step::Batch(header) = walk.step(false)? else {
             return Ok(None);
         };
-        self.unchecked += header.size_bytes as u64;
-        if self.unchecked >= CHECK_BYTES {
-            self.unchecked = 0;
+        let unchecked = self.unchecked.get() + header.size_bytes as u64;
+        self.unchecked.set(unchecked % CHECK_BYTES);
+        if unchecked >= CHECK_BYTES {
             (self.check)()?;
         }
         Ok(Some(header))
@@ -211,81 +222,140 @@ impl<'l> Pass<'l> {
         mut swap: impl FnMut(&[i64], &[&str]) -> Result<()>,
     ) -> Result<()> {
         let plan = self.plan;
-        let mut met = Met::default();
-        let mut filter = Filter::new(self.limit());
-        for group in plan.groups(end) {
-            (self.check)()?;
-            let Some(first) = group.first() else { continue };
-            let suffixes = self
-                .clean_group(group, end, &mut filter, &mut met)
-                .inspect_err(|_| discard(&self.log.0.directory, first.base_offset))?;
-            let bases: Vec<i64> = group.iter().map(|source| source.base_offset).collect();
-            swap(&bases, &suffixes)?;
-            self.segments.0 += group.len();
-            self.segments.1 += 1;
-        }
-        let Counts { read, kept } = filter.counts;
+        let mut group = Cleaning {
+            met: Met::default(),
+            tally: std::mem::take(&mut self.tally),
+            buffer: std::mem::take(&mut self.buffer),
+            bytes: (0, 0),
+        };
+        let groups = plan.groups(end);
+        let size = groups
+            .iter()
+            .copied()
+            .flatten()
+            .map(|source| source.size)
+            .sum();
+        let board = Board::default();
+        let pass = &*self;
+        let (segments, counts) = std::thread::scope(|scope| -> Result<_> {
+            let mut lane = InOrder::start(scope, &board, (size, pass.limit()));
+            let mut segments = (0, 0);
+            for sources in groups {
+                (pass.check)()?;
+                let Some(first) = sources.first() else {
+                    continue;
+                };
+                let suffixes = pass
+                    .clean_group(sources, end, &mut lane, &mut group)
+                    .inspect_err(|_| discard(&pass.log.0.directory, first.base_offset))?;
+                let bases: Vec<i64> = sources.iter().map(|source| source.base_offset).collect();
+                swap(&bases, &suffixes)?;
+                segments.0 += sources.len();
+                segments.1 += 1;
+            }
+            Ok((segments, lane.counts()))
+        })?;
+        let Counts { read, kept } = counts;
         self.records = (read, kept);
+        self.segments = segments;
+        self.bytes = group.bytes;
         Ok(())
     }
 
-    fn clean_group(
-        &mut self,
+    fn clean_group<'p>(
+        &'p self,
         group: &[Source],
         end: i64,
-        filter: &mut Filter,
-        met: &mut Met,
+        lane: &mut InOrder<'_, 'p>,
+        cleaning: &mut Cleaning,
     ) -> Result<Vec<&'static str>> {
-        let plan = self.plan;
-        let config = &plan.config;
+        let config = &self.plan.config;
         let base = group.first().map_or(0, |first| first.base_offset);
         let mut out = Output::create(
             &self.log.0.directory,
             base,
             config.segment_index_bytes(),
             config.index_interval_bytes(),
-            std::mem::take(&mut self.buffer),
+            std::mem::take(&mut cleaning.buffer),
         )?;
-        let old_horizon = plan.old_horizon();
-        // The map was built from these batches, so their checksums were verified. A batch that stays unchanged keeps its
-        // checksum; one that is rewritten is verified again.
-        let checked = plan.first_dirty..end;
         for source in group {
-            let mut walk = self.walk(source, source.base_offset)?.headers_only();
-            while let Some(header) = self.step(&mut walk)? {
-                let known = self.tally.remains(header.last_offset);
-                if known.is_none_or(|(remains, _)| remains == Remains::All) {
-                    if checked.contains(&header.last_offset) {
-                        walk.batch()?;
-                    } else {
-                        walk.verify(&header)?;
-                    }
+            let cleaned = self.clean_segment(source, end, lane, cleaning, &mut out);
+            match cleaned {
+                // A batch before it may have an error of its own, which comes first.
+                Err(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+                    lane.finish(&mut out).map_err(|found| self.place(found))?;
+                    return Err(error);
                 }
-                let standing = self.standing(&header, &mut walk, met, &mut out)?;
-                let context = CleanContext {
-                    plan,
-                    map: &self.map,
-                    end,
-                    keeps_old_tombstones: source.modified_ms > old_horizon,
-                };
-                let bytes = walk.loaded_batch();
-                // A batch that somebody cut since its header was read is not copied: the filter finds that it is cut.
-                let is_whole = bytes.len() == header.size_bytes;
-                match known {
-                    Some(known) if is_whole || known.0 == Remains::Nothing => {
-                        filter.clean_known(&context, &header, bytes, known, &mut out)
-                    }
-                    _ => filter.clean(&context, &header, bytes, standing, &mut out),
-                }
-                .map_err(|error| walk.place(error).at_offset(header.last_offset))?;
+                cleaned => cleaned?,
             }
-            self.bytes.0 += source.size;
+            cleaning.bytes.0 += source.size;
         }
+        lane.finish(&mut out).map_err(|found| self.place(found))?;
         let modified_ms = group.last().map_or(0, |last| last.modified_ms);
         let (suffixes, written, buffer) = out.finish(modified_ms)?;
-        self.buffer = buffer;
-        self.bytes.1 += written;
+        cleaning.buffer = buffer;
+        cleaning.bytes.1 += written;
         Ok(suffixes)
+    }
+
+    fn clean_segment<'p>(
+        &'p self,
+        source: &Source,
+        end: i64,
+        lane: &mut InOrder<'_, 'p>,
+        cleaning: &mut Cleaning,
+        out: &mut Output,
+    ) -> Result<()> {
+        // The map was built from these batches, so their checksums were verified. A batch that stays unchanged keeps its
+        // checksum; one that is rewritten is verified again.
+        let checked = self.plan.first_dirty..end;
+        let context = CleanContext {
+            plan: self.plan,
+            map: &self.map,
+            end,
+            keeps_old_tombstones: source.modified_ms > self.plan.old_horizon(),
+        };
+        let mut walk = self.walk(source, source.base_offset)?.headers_only();
+        while let Some(header) = self.step(&mut walk)? {
+            let known = cleaning.tally.remains(header.last_offset);
+            if known.is_none_or(|(remains, _)| remains == Remains::All) {
+                if checked.contains(&header.last_offset) {
+                    walk.batch()?;
+                } else {
+                    walk.verify(&header)?;
+                }
+            }
+            let standing = self.standing(&header, &mut walk, &mut cleaning.met, out)?;
+            let bytes = walk.loaded_batch();
+            // A batch that somebody cut since its header was read is not copied: the filter finds that it is cut.
+            let is_whole = bytes.len() == header.size_bytes;
+            let question = match known {
+                Some((remains, records)) if is_whole || remains == Remains::Nothing => {
+                    Question::Known(remains, records)
+                }
+                _ => Question::Filter(standing),
+            };
+            let batch = Batch {
+                context,
+                header,
+                question,
+                at: (source.base_offset, walk.batch_position()),
+            };
+            lane.add(batch, bytes, out)
+                .map_err(|found| self.place(found))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the file and the position of its batch to an error.
+    fn place(&self, (error, at): Misplaced) -> Error {
+        match at {
+            Some((base_offset, position)) => {
+                let path = segment_path(&self.log.0.directory.path, base_offset, ".log");
+                error.at_path(&path).at_position(position)
+            }
+            None => error,
+        }
     }
 
     fn standing(
