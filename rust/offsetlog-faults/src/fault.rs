@@ -166,7 +166,8 @@ impl FaultDisk {
 
     /// Another plan; counting begins anew.
     pub fn set(&self, plan: Plan) {
-        *self.0.plan() = plan;
+        let mut current = self.0.plan();
+        *current = plan;
         self.0.seen.store(0, Ordering::SeqCst);
     }
 
@@ -226,13 +227,16 @@ impl Faults {
 
     /// The plan, if this call fails.
     fn fault(&self, call: Call, path: &str) -> Option<Plan> {
-        let plan = self.plan().clone();
+        // Counted under the lock: a call of another thread counts for the plan that it meets, or for none.
+        let current = self.plan();
+        let plan = current.clone();
         let counts = (plan.kinds)(call, path);
         let number = if counts {
             self.seen.fetch_add(1, Ordering::SeqCst) + 1
         } else {
             self.seen.load(Ordering::SeqCst)
         };
+        drop(current);
         let work = self.before().take_if(|(due, _)| counts && *due == number);
         if let Some((_, work)) = work {
             work();
