@@ -240,7 +240,7 @@ class LogDir:
         ConfigError
             An argument has a value that cannot be used.
         LogLockedError
-            A broker runs on one of the folders, for appending.
+            For appending: a broker runs on one of the folders; a partition is open for appending in a folder that was no log dir yet.
 
         Notes
         -----

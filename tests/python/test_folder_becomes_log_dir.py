@@ -134,3 +134,15 @@ def test_what_was_compacted_is_not_compacted_again(tmp_path: Path, make: Callabl
     with LogDir.open(folder) as log_dir:
         answers = {each.partition: each.reason for each in log_dir.why(topics="t") if each.question == "compaction"}
     assert answers == {0: "clean" if make is maintained else "due", 1: "clean", 2: "clean"}
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_nobody_may_write_a_partition_meanwhile(folder: Path, make: Callable[[Path], object]) -> None:
+    """Its writer would go on noting what it deletes where nobody looks."""
+    with Log.open(folder / "t-0", "a") as log:
+        with pytest.raises((offsetlog.LogLockedError, AssertionError), match=r"process \d+ writes this log; t-0"):
+            make(folder)
+        log.delete_records_before(15)
+    assert starts(folder) == [15, 0, 10]
+    make(folder)
+    assert starts(folder) == [15, 0, 10]

@@ -19,6 +19,7 @@ pub(crate) use locks::{lock_idle, lock_log_dir, lock_partition};
 pub(in crate::log) use log_dir_files::CHECKPOINT_INTERVAL_MS;
 pub use log_dir_files::lock_shared_files;
 pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
+pub(in crate::log) use new_log_dir::became_log_dir;
 pub(crate) use new_log_dir::note_offsets;
 pub(in crate::log) use partition_state::{
     CONFIG_FILE, LOCK_FILE, PartitionState, Start, is_ours, read_small,

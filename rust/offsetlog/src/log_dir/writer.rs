@@ -98,12 +98,16 @@ impl Writer {
             refuse_unless_log_dir(disk, path)?;
         }
         for path in paths {
-            if disk.stat(path).is_err() {
+            let becoming = if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
+                None
             } else {
-                crate::log::note_offsets(disk, path)?;
-            }
+                crate::log::note_offsets(disk, path)?
+            };
             locks.push(crate::log::lock_log_dir(disk, path)?);
+            if let Some(becoming) = becoming {
+                becoming.release();
+            }
         }
         Ok(Self {
             options: options.clone(),
@@ -148,7 +152,7 @@ impl LogDir {
     /// have their due time in a file.
     ///
     /// # Errors
-    /// * `Locked`: a broker is running on one of them.
+    /// * `Locked`: a broker is running on one of them; a partition is open for appending in a folder that was no log dir.
     /// * `LogDir`: two of the log dirs have the same partition, or a path is itself a partition directory.
     /// * Those of [`open`](Self::open).
     pub fn open_for_append<P: AsRef<Path>>(

@@ -58,10 +58,7 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
         .lock(&path, LockKind::Exclusive)
         .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
     let Some(lock) = lock else {
-        let pid = read_whole(disk, &path, 64)
-            .ok()
-            .and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
-        return Err(Error::new(ErrorKind::Locked { pid }).at_path(&path));
+        return Err(held(disk, &path));
     };
     match lock.sign(&format!("{}\n", std::process::id())) {
         // The process id only improves the error of a process that finds the file locked.
@@ -71,6 +68,28 @@ pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> 
     // Releasing the lock makes this process's readers of the partition look again, whatever was changed under it.
     let identity = disk.stat(partition).ok().map(|stat| stat.id);
     Ok(lock.with(RaiseAtEnd::new(Slot::of(disk, identity))))
+}
+
+/// The error that somebody holds the lock of a partition, with this lock file.
+fn held(disk: &dyn Disk, path: &Path) -> Error {
+    let pid = read_whole(disk, path, 64)
+        .ok()
+        .and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+    Error::new(ErrorKind::Locked { pid }).at_path(path)
+}
+
+/// Fails if a writer has the partition open.
+///
+/// # Errors
+/// `Locked`; `Io`.
+pub(super) fn check_idle(disk: &dyn Disk, partition: &Path) -> Result<()> {
+    match lock_idle(disk, partition)? {
+        Some(idle) => {
+            idle.release();
+            Ok(())
+        }
+        None => Err(held(disk, &partition.join(LOCK_FILE))),
+    }
 }
 
 /// Locks a directory that is about to be deleted; returns `None` if it is in use. Creates no lock file: a process that uses the directory

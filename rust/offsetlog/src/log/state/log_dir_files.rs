@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Locked while one of our processes changes a file that all partitions share.
-const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
+pub(super) const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 /// An entry of the list that stands for all partitions: their own state files decide. A program that has the whole log dir open writes
 /// it.
 const ANY: &str = "*";

@@ -1,12 +1,14 @@
 //! What is noted in a folder that becomes a log dir: where the logs of its partitions begin, and up to where they were compacted.
 //!
 //! A partition that is written by itself, in a plain folder, keeps both in its own state file. In a log dir only the checkpoints count, as
-//! for a broker.
+//! for a broker. So nobody may have such a partition open for appending meanwhile: what its writer deletes later would be in no checkpoint.
 
+use super::locks::check_idle;
+use super::log_dir_files::SHARED_LOCK_FILE;
 use super::{STATE_FILE, lock_shared_files, read_state};
-use crate::disk::{Disk, EntryKind, IoCall, write_whole};
+use crate::disk::{Disk, EntryKind, IoCall, Lock, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::{has_log_dir_files, is_absent};
+use crate::folder::{has_log_dir_files, is_absent, is_there};
 use offsetlog_format::name::{DirectoryName, DirectoryState, FileName, SegmentFile};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
 use std::io;
@@ -22,18 +24,19 @@ struct Lines {
 }
 
 /// Writes the lines of partitions whose logs begin above their first segment, or were compacted, if the folder has no file of a log dir
-/// yet. Must be called before its first one is made: records that were deleted would be there again from then on.
+/// yet. Must be called before its first one is made: records that were deleted would be there again from then on. Writers of partitions
+/// wait until the returned lock is released; by then the folder must be a log dir.
 ///
 /// # Errors
-/// `Io`.
-pub(crate) fn note_offsets(disk: &dyn Disk, folder: &Path) -> Result<()> {
-    if has_log_dir_files(disk, folder)? || lines(disk, folder)?.are_none() {
-        return Ok(());
+/// `Locked`: a partition is open for appending. `Io`.
+pub(crate) fn note_offsets(disk: &dyn Disk, folder: &Path) -> Result<Option<Lock>> {
+    if has_log_dir_files(disk, folder)? {
+        return Ok(None);
     }
     // Another process may do the same, and then delete more records.
-    let _shared = lock_shared_files(disk, folder)?;
+    let shared = lock_shared_files(disk, folder)?;
     if has_log_dir_files(disk, folder)? {
-        return Ok(());
+        return Ok(None);
     }
     let found = lines(disk, folder)?;
     // From the first file on it is a log dir. Without the second the next compaction only does again what was done.
@@ -50,13 +53,20 @@ pub(crate) fn note_offsets(disk: &dyn Disk, folder: &Path) -> Result<()> {
             .map_err(|error| Error::new(error).at_path(&path))?;
         write_whole(disk, &path, &bytes).map_err(|failed| Error::failed_call(&path, failed))?;
     }
-    Ok(())
+    Ok(Some(shared))
 }
 
-impl Lines {
-    fn are_none(&self) -> bool {
-        self.log_starts.entries.is_empty() && self.cleaner_points.entries.is_empty()
+/// Whether the folder of a partition, which was none when its writer looked and took the partition's lock, is a log dir now. Waits for
+/// whoever makes it one.
+///
+/// # Errors
+/// `Io`.
+pub(crate) fn became_log_dir(disk: &dyn Disk, folder: &Path) -> Result<bool> {
+    // Made before the partitions' locks are looked at: where it is not, who makes a log dir of the folder finds this one locked.
+    if is_there(disk, &folder.join(SHARED_LOCK_FILE))? {
+        lock_shared_files(disk, folder)?.release();
     }
+    has_log_dir_files(disk, folder)
 }
 
 fn lines(disk: &dyn Disk, folder: &Path) -> Result<Lines> {
@@ -79,6 +89,7 @@ fn lines(disk: &dyn Disk, folder: &Path) -> Result<Lines> {
             }
             files => files.map_err(|error| Error::io(IoCall::List, &directory, error))?,
         };
+        check_idle(disk, &directory)?;
         // What cannot be parsed is told where the partition is opened.
         let state = read_state(disk, &directory.join(STATE_FILE), &mut Vec::new())?;
         let Some(state) = state else {

@@ -9,7 +9,8 @@ use crate::disk::Lock;
 use crate::error::{Error, Result};
 use crate::log::recovery::{LoadOptions, RecoverOptions, RecoveryReport, load};
 use crate::log::state::{
-    PartitionState, keep_topic_id, lock, make_epochs_file, read_config, write_config,
+    PartitionState, became_log_dir, keep_topic_id, lock, make_epochs_file, read_config,
+    write_config,
 };
 use crate::log::{Guard, LogDirFiles, OpenOptions, Surroundings, open, view};
 use crate::segment::Directory;
@@ -18,6 +19,14 @@ use crate::segment::index_maps::IndexMaps;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Whether the folder around became a log dir before the partition was locked: `place` must be looked for again.
+fn is_late(directory: &Directory, place: &PartitionState) -> Result<bool> {
+    match (place.log_dir(), directory.path.parent()) {
+        (None, Some(folder)) => became_log_dir(directory.disk.as_ref(), folder),
+        _ => Ok(false),
+    }
+}
 
 /// Opens a partition directory for appending.
 pub(in crate::log) fn open(
@@ -55,6 +64,18 @@ pub(in crate::log) fn open(
     let config = effective.config().clone();
     place.set_tiered(config.remote_storage_enable());
     let locks = lock(directory, &place)?;
+    if is_late(directory, &place)? {
+        drop(locks);
+        return open(
+            directory,
+            topic,
+            partition,
+            options,
+            write,
+            None,
+            surroundings,
+        );
+    }
     keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
     let mut start = place.read(&mut warnings)?;
@@ -237,6 +258,10 @@ pub fn recover(
     } else {
         lock(&directory, &place)?
     };
+    if !recover.dry_run && is_late(&directory, &place)? {
+        drop(locks);
+        return self::recover(path, options, recover);
+    }
     let mut start = place.read(&mut warnings)?;
     start.clean = false;
     start.own = None;
