@@ -29,32 +29,16 @@ impl Store {
             return Ok(AppendOutcome::Elsewhere(position_of(&log)?));
         }
         self.syncs.dirty();
-        let mut open = self.open_transactions.take_out(&append.at, &log)?;
-        let at_gap = if append.position > end {
-            open.at_gap()
-        } else {
-            Vec::new()
-        };
-        let inside = append
-            .walked
-            .first_offset
-            .filter(|&first| first < end && start == end && end == append.position);
-        if let Some(first) = inside {
-            // The source's log start offset lies inside a batch; a follower begins with the batch, too.
-            log.truncate_fully_and_start_at(first, None)?;
+        let mut open =
+            self.open_transactions
+                .take_out(&append.at, &log, self.open.disk.as_ref())?;
+        let mut at_gap = self.open_transactions.take_at_gap(&append.at);
+        if append.position > end {
+            at_gap.extend(open.at_gap());
         }
-        let leader_epoch = append.leader_epoch.unwrap_or(i32::MAX);
-        let at_most = usize::try_from(log.config().segment_bytes()).unwrap_or(1);
-        for run in runs(records, at_most) {
-            if let Err(error) = log.append_as_follower(run, leader_epoch, false) {
-                let ErrorKind::RecordBatchTooLarge { size, .. } = error.kind() else {
-                    return Err(error);
-                };
-                append_wide(&log, run, leader_epoch, *size)?;
-            }
-        }
-        if inside.is_some() {
-            log.delete_records_before(append.position)?;
+        if let Err(error) = Self::append_runs(&log, append, records, (start, end)) {
+            self.open_transactions.keep_at_gap(&append.at, at_gap);
+            return Err(error);
         }
         self.syncs.appended(records.len());
         let times = ((self.open.clock)(), log.config().delete_retention_ms());
@@ -73,6 +57,36 @@ impl Store {
             },
         };
         Ok(AppendOutcome::Appended(position, transactions))
+    }
+
+    fn append_runs(
+        log: &LogWriter,
+        append: &Append,
+        records: &[u8],
+        (start, end): (i64, i64),
+    ) -> Result<()> {
+        let inside = append
+            .walked
+            .first_offset
+            .filter(|&first| first < end && start == end && end == append.position);
+        if let Some(first) = inside {
+            // The source's log start offset lies inside a batch; a follower begins with the batch, too.
+            log.truncate_fully_and_start_at(first, None)?;
+        }
+        let leader_epoch = append.leader_epoch.unwrap_or(i32::MAX);
+        let at_most = usize::try_from(log.config().segment_bytes()).unwrap_or(1);
+        for run in runs(records, at_most) {
+            if let Err(error) = log.append_as_follower(run, leader_epoch, false) {
+                let ErrorKind::RecordBatchTooLarge { size, .. } = error.kind() else {
+                    return Err(error);
+                };
+                append_wide(log, run, leader_epoch, *size)?;
+            }
+        }
+        if inside.is_some() {
+            log.delete_records_before(append.position)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,9 +7,13 @@
 //!
 //! Source: Kafka's `CleanedTransactionMetadata`, `Cleaner.checkBatchRetention`.
 
+use offsetlog::disk::Disk;
 use offsetlog::format::batch::BatchHeader;
+use offsetlog::format::name::PARTITION_METADATA;
 use offsetlog::{LogWriter, Result, TopicPartition};
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 /// A transaction: producer id and first offset.
 pub(crate) type Unended = (i64, i64);
@@ -30,7 +34,7 @@ pub(crate) struct Transactions {
 struct Open {
     epoch: i16,
     first: i64,
-    /// The source had records of it at this time.
+    /// The source had records of it at this time, by the clock of this machine.
     since: i64,
     is_told: bool,
 }
@@ -41,44 +45,69 @@ pub(super) struct OpenOfCopy(BTreeMap<i64, Open>);
 
 /// The open transactions of the copies that were appended to.
 #[derive(Debug, Default)]
-pub(super) struct OpenOfCopies(BTreeMap<TopicPartition, OpenOfCopy>);
+pub(super) struct OpenOfCopies {
+    known: BTreeMap<TopicPartition, OpenOfCopy>,
+    /// Those of a gap that was appended behind, in an append that failed then.
+    at_gap: BTreeMap<TopicPartition, Vec<Unended>>,
+}
 
 impl OpenOfCopies {
     /// Takes out those of a copy that is about to be changed, which may be one of an earlier run.
     ///
     /// # Errors
     /// Those of reading its producers.
-    pub(super) fn take_out(&mut self, at: &TopicPartition, log: &LogWriter) -> Result<OpenOfCopy> {
-        if let Some(known) = self.0.remove(at) {
+    pub(super) fn take_out(
+        &mut self,
+        at: &TopicPartition,
+        log: &LogWriter,
+        disk: &dyn Disk,
+    ) -> Result<OpenOfCopy> {
+        if let Some(known) = self.known.remove(at) {
             return Ok(known);
         }
-        let states = log.open_transactions()?.into_iter();
-        // An earlier run had fetched its records after they were written.
-        let open = states.filter_map(|state| {
-            let open = Open {
-                epoch: state.producer_epoch,
-                first: state.transaction_first_offset?,
-                since: state.last_timestamp,
-                is_told: false,
-            };
-            Some((state.producer_id, open))
-        });
-        Ok(OpenOfCopy(open.collect()))
+        let mut open = BTreeMap::new();
+        for state in log.open_transactions()? {
+            if let Some(first) = state.transaction_first_offset {
+                let (earliest, latest) = copied(log, disk, state.last_offset)?;
+                let known = Open {
+                    epoch: state.producer_epoch,
+                    first,
+                    since: copied_at(state.last_timestamp, earliest, latest),
+                    is_told: false,
+                };
+                open.insert(state.producer_id, known);
+            }
+        }
+        Ok(OpenOfCopy(open))
+    }
+
+    /// Those at a gap of which an append that failed could not tell.
+    pub(super) fn take_at_gap(&mut self, at: &TopicPartition) -> Vec<Unended> {
+        self.at_gap.remove(at).unwrap_or_default()
+    }
+
+    /// An append failed that had these to tell, and perhaps stands behind the gap.
+    pub(super) fn keep_at_gap(&mut self, at: &TopicPartition, unended: Vec<Unended>) {
+        if !unended.is_empty() {
+            self.at_gap.insert(at.clone(), unended);
+        }
     }
 
     /// Puts them back.
     pub(super) fn keep(&mut self, at: &TopicPartition, open: OpenOfCopy) {
-        self.0.insert(at.clone(), open);
+        self.known.insert(at.clone(), open);
     }
 
     /// The copy was changed other than by an append.
     pub(super) fn forget(&mut self, at: &TopicPartition) {
-        self.0.remove(at);
+        self.known.remove(at);
+        self.at_gap.remove(at);
     }
 
     /// A topic was deleted.
     pub(super) fn forget_topic(&mut self, topic: &str) {
-        self.0.retain(|at, _| at.topic != topic);
+        self.known.retain(|at, _| at.topic != topic);
+        self.at_gap.retain(|at, _| at.topic != topic);
     }
 }
 
@@ -151,6 +180,7 @@ impl OpenOfCopy {
                 is_told: false,
             };
             let open = self.0.entry(producer).or_insert(new);
+            open.since = now;
             // A producer gets a new epoch when its transaction has ended.
             if header.producer_epoch > open.epoch {
                 tell(producer, open, found);
@@ -158,6 +188,29 @@ impl OpenOfCopy {
             }
         }
     }
+}
+
+/// When an earlier run copied a record, by the clock of this machine: not before, and not after. Segments are written one after the other,
+/// and the file with the topic's id when the copy is made.
+fn copied(log: &LogWriter, disk: &dyn Disk, offset: i64) -> Result<(i64, i64)> {
+    let modified = |path: &Path| disk.stat(path).map(|found| found.modified_ms);
+    let segments = log.segments()?;
+    let next = segments.partition_point(|segment| segment.base_offset <= offset);
+    let (before, from) = segments.split_at(next.saturating_sub(1));
+    let made = modified(&log.path().join(PARTITION_METADATA));
+    let before = before.last().map(|segment| modified(&segment.path));
+    // What cannot be known bounds nothing.
+    let earliest = made
+        .unwrap_or(i64::MIN)
+        .max(before.and_then(io::Result::ok).unwrap_or(i64::MIN));
+    let latest = from.first().map(|segment| modified(&segment.path));
+    let latest = latest.and_then(io::Result::ok).unwrap_or(i64::MAX);
+    Ok((earliest, latest))
+}
+
+/// The timestamp of a record that is copied may be any. One that can be true is: it was written before it was copied.
+fn copied_at(timestamp: i64, earliest: i64, latest: i64) -> i64 {
+    timestamp.max(earliest).min(latest)
 }
 
 fn tell(producer: i64, open: &mut Open, found: &mut Vec<Unended>) {
@@ -250,8 +303,23 @@ mod tests {
             let times = (NOW + later, DAY_MS);
             assert_eq!(open.take(&both, 5, times), found);
         }
+        // A further record of it, which the source still has, a day later.
+        let mut open = copy();
+        let more = batch(5, 1, false, false);
+        assert_eq!(open.take(&more, 5, (NOW + DAY_MS, DAY_MS)), []);
+        let gap = batch(8, 1, false, false);
+        assert_eq!(open.take(&gap, 6, (NOW + DAY_MS + 1, DAY_MS)), []);
         let mut open = copy();
         assert_eq!(open.at_gap(), [(7, 4)]);
         assert_eq!(open.at_gap(), []);
+    }
+
+    #[test]
+    fn a_timestamp_that_cannot_be_true_is_not_believed() {
+        for (timestamp, copied) in [(0, 100), (150, 150), (i64::MAX, 200)] {
+            assert_eq!(copied_at(timestamp, 100, 200), copied);
+        }
+        // Somebody changed the times of the files: the earlier one makes nobody overlook a loss.
+        assert_eq!(copied_at(150, 300, 200), 200);
     }
 }

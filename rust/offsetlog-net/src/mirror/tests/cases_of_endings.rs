@@ -5,6 +5,8 @@ use super::cases::{again, append, assert_same, commit, finished, go_on, once, st
 use crate::mirror::core::Node;
 use crate::mirror::perform::lock;
 use crate::mirror::report::EventKind;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// A part of a transaction, or its marker.
 fn transactional(run: &mut Run, is_marker: bool) {
@@ -21,6 +23,17 @@ fn plain(run: &mut Run) {
 /// Compaction removes the batch at this place.
 fn compact(run: &mut Run, place: usize) {
     run.model.partition_of("orders", 0).log[place].is_there = false;
+}
+
+/// Makes the files of the copy so old.
+fn age(folder: &Path, days: u64) {
+    let then = SystemTime::now() - Duration::from_secs(days * 86_400);
+    for entry in std::fs::read_dir(folder.join("orders-0")).unwrap() {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(entry.unwrap().path());
+        file.unwrap().set_modified(then).unwrap();
+    }
 }
 
 /// The source's cleaner removes the aborted record, and a day later its marker. The copy has the record, and comes back after that: the
@@ -42,6 +55,8 @@ fn a_transaction_whose_marker_was_compacted_away_is_told() {
             transactional(&mut run, false);
             transactional(&mut run, true);
         }
+        run.kill();
+        age(&run.folder, 2);
         again(&mut run);
         let report = finished(&mut run, 20_000);
         assert!(report.is_complete && report.has_losses, "{report:#?}");
@@ -56,6 +71,22 @@ fn a_transaction_whose_marker_was_compacted_away_is_told() {
         let report = finished(&mut run, 20_000);
         assert!(!report.has_losses, "{report:#?}");
     }
+}
+
+/// The records' timestamps may be those of events long ago: what counts is how long the copy has them.
+#[test]
+fn a_marker_that_cannot_be_gone_yet_is_not_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    plain(&mut run);
+    transactional(&mut run, false);
+    finished(&mut run, 20_000);
+    plain(&mut run);
+    transactional(&mut run, true);
+    compact(&mut run, 2);
+    again(&mut run);
+    let report = finished(&mut run, 20_000);
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
 }
 
 /// Its last stable offset shows it, however little time has passed.
