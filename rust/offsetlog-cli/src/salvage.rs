@@ -133,6 +133,7 @@ fn salvage_one(
     };
     let how = SalvageOptions {
         include_truncated: args.include_truncated,
+        is_compacted: is_compacted(source, &chosen.topic),
         dry_run: args.dry_run,
         progress: bar.map(|bar| {
             Arc::new(move |done, total| {
@@ -143,6 +144,12 @@ fn salvage_one(
     };
     let into = args.into.join(chosen.name());
     Ok(salvage(log.path(), into, &options, &how)?)
+}
+
+/// Whether the metadata among the paths says so. Settings that cannot be read say nothing.
+fn is_compacted(source: &Source, topic: &str) -> bool {
+    let settings = source.log_dir.topic_settings(topic, None, None);
+    settings.is_ok_and(|settings| settings.config.config().is_compacted())
 }
 
 fn line_of(report: &SalvageReport) -> ReportLine<'_> {

@@ -15,6 +15,7 @@ mod truncated;
 pub(crate) use cut::Cut;
 use cut::Until;
 use gaps::Gaps;
+pub(crate) use gaps::shown_by;
 use holes::Holes;
 use offsetlog::disk::OverlayDisk;
 use offsetlog::format::BatchHeader;
@@ -43,6 +44,9 @@ pub type SalvageProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 pub struct SalvageOptions {
     /// Whether whole segments that a truncation removed, and which wait for their deletion, are taken too.
     pub include_truncated: bool,
+    /// Whether the topic is known to be compacted. By itself a directory shows it only where the cleaner came: without this, offsets between
+    /// two segments that compaction has left out count as lost.
+    pub is_compacted: bool,
     /// Does the same work and writes nothing.
     pub dry_run: bool,
     /// Called as the work proceeds.
@@ -53,6 +57,7 @@ impl fmt::Debug for SalvageOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SalvageOptions")
             .field("include_truncated", &self.include_truncated)
+            .field("is_compacted", &self.is_compacted)
             .field("dry_run", &self.dry_run)
             .finish_non_exhaustive()
     }
@@ -187,7 +192,7 @@ pub(crate) fn salvage_log(
     };
     let stop = begin.and_then(|begin| begin.stop);
     let cut = Cut { stop, until };
-    let is_compacted = begin.is_some_and(|begin| begin.defaults.is_compacted());
+    let is_compacted = how.is_compacted || begin.is_some_and(|begin| begin.defaults.is_compacted());
     let replicas = Replicas::of(log, replicas, options, is_compacted)?;
     let mut salvage = Salvage::new(log, options, how, (cut, replicas))?;
     salvage.place = Some(NewPlace {

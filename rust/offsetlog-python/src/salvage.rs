@@ -27,6 +27,7 @@ pub(crate) fn salvage(
         include_truncated,
         dry_run,
         progress: raised.of_bytes(progress),
+        ..SalvageOptions::default()
     };
     let report = detached(py, || {
         offsetlog_ops::salvage(&source, &into, &options, &how)

@@ -51,6 +51,7 @@ pub struct Connection {
     address: String,
     options: ClientOptions,
     correlation_id: i32,
+    has_answered: bool,
 }
 
 impl Connection {
@@ -87,6 +88,7 @@ impl Connection {
             address,
             options: options.clone(),
             correlation_id: 0,
+            has_answered: false,
         };
         if let Some(credentials) = &options.credentials {
             super::login::log_in(&mut connection, credentials)?;
@@ -145,6 +147,7 @@ impl Connection {
                 Err(error) => return Err(self.broken(error)),
             }
         }
+        self.has_answered = true;
         Ok(())
     }
 
@@ -243,7 +246,10 @@ impl Connection {
             },
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::ConnectionReset => ClientError::Closed { address },
+            | io::ErrorKind::ConnectionReset => ClientError::Closed {
+                address,
+                question: (!self.has_answered).then(|| self.stream.question()),
+            },
             _ => ClientError::Io { address, source },
         }
     }
@@ -258,6 +264,17 @@ enum Stream {
 }
 
 impl Stream {
+    /// What to ask about a broker that closes a new connection: it says nothing itself, or the connection ends before that arrives.
+    const fn question(&self) -> &'static str {
+        match self {
+            Self::Plain(_) => "is its listener encrypted (security.protocol)?",
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => {
+                "does it require a client certificate that it trusts (ssl.keystore.location)?"
+            }
+        }
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         match self {
             Self::Plain(socket) => socket.set_patience(patience),
@@ -462,7 +479,10 @@ mod tests {
             assert!(error.to_string().contains(expected), "{error}");
             server.join().unwrap();
         };
-        check(&[], "closed the connection");
+        check(
+            &[],
+            "closed the connection before it answered anything: is its listener encrypted",
+        );
         check(&[0, 0], "closed the connection");
         check(&[0, 0, 0, 9, 1], "closed the connection");
         check(

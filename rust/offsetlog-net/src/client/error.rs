@@ -27,6 +27,8 @@ pub enum ClientError {
     Closed {
         /// `host:port`.
         address: String,
+        /// What may be wrong, if it answered nothing before.
+        question: Option<&'static str>,
     },
     /// The connection broke.
     Io {
@@ -94,7 +96,12 @@ impl fmt::Display for ClientError {
             Self::TimedOut { address, after } => {
                 write!(f, "{address} did not answer for {} ms", after.as_millis())
             }
-            Self::Closed { address } => write!(f, "{address} closed the connection"),
+            Self::Closed { address, question } => {
+                write!(f, "{address} closed the connection")?;
+                question.map_or(Ok(()), |question| {
+                    write!(f, " before it answered anything: {question}")
+                })
+            }
             Self::Io { address, source } => {
                 write!(f, "the connection to {address} broke: {source}")
             }

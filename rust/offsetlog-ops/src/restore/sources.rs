@@ -6,6 +6,7 @@ use super::unknown::kafkas_own;
 use super::{RestoreOptions, Target};
 use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
+use crate::salvage::shown_by;
 use crate::topic_config::topic_config;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
@@ -374,8 +375,11 @@ fn cut_and_compacted(topic: &SourceTopic) -> Option<String> {
     let is_compacted = topic_config(&topic.to_make.configs).is_compacted();
     let mut places = Vec::new();
     for (number, source) in topic.partitions.iter().filter(|(_, source)| source.is_cut) {
-        // Without the cleaner's checkpoint nobody knows how far it came.
-        let knows = || source.log.is_compaction_noted().unwrap_or(false);
+        // Without the cleaner's checkpoint nobody knows how far it came; with it, a follower may have copied what its leader had compacted.
+        let knows = || {
+            source.log.is_compaction_noted().unwrap_or(false)
+                && matches!(shown_by(&source.log), Ok(None))
+        };
         let point = match source.log.cleaner_offset() {
             Ok(Some(point)) if point > source.stop => Some(point),
             Ok(None) if is_compacted && !knows() => None,

@@ -33,6 +33,10 @@ impl Salvage<'_> {
         let Some(first) = first.filter(|first| is_gap(first) && self.before.is_some()) else {
             return Ok(());
         };
+        // No segment is missing between two batches of one segment.
+        if !is_at_border(&self.segments, self.live_end, first) {
+            return Ok(());
+        }
         let gaps = match self.gaps {
             Some(gaps) => gaps,
             None => *self.gaps.insert(self.judge_gaps()?),
@@ -82,27 +86,56 @@ impl Salvage<'_> {
         if self.replicas.is_compacted() {
             return Ok(Gaps::Compacted);
         }
-        let is_known = self.log.is_compaction_noted()?;
-        let mut scan = self.log.scan(&everything())?;
-        let report = scan.report();
-        let (mut end, mut holes) = (None, 0);
-        while let Some(batch) = scan.next_batch()? {
-            let header = batch.header();
-            let is_behind_damage = std::mem::replace(&mut holes, report.hole_count()) != holes;
-            let is_inside = end.zip(header.base_offset).is_some_and(|(end, first)| {
-                first > end
-                    && !self
-                        .segments
-                        .iter()
-                        .any(|base| end < *base && *base <= first)
-            });
-            if header.is_sparse() || (is_inside && !is_known && !is_behind_damage) {
-                return Ok(Gaps::Compacted);
-            }
-            end = header.last_offset.checked_add(1);
-        }
-        Ok(if is_known { Gaps::Lost } else { Gaps::Unknown })
+        let is_noted = self.log.is_compaction_noted()?;
+        Ok(match (shown_by(self.log)?, is_noted) {
+            (Some(Trace::Records), _) | (Some(Trace::Batches), false) => Gaps::Compacted,
+            (None, true) => Gaps::Lost,
+            // A follower copies a log that its leader has compacted, and notes it when it compacts its own.
+            (Some(Trace::Batches), true) | (None, false) => Gaps::Unknown,
+        })
     }
+}
+
+/// What compaction has left in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trace {
+    /// Batches without some of their records.
+    Records,
+    /// Offsets inside of a segment that no batch has.
+    Batches,
+}
+
+/// Whether a segment begins in a gap, and not before it: one that is missing may have had the offsets.
+fn is_at_border(segments: &[i64], end: i64, first: i64) -> bool {
+    let behind = segments.partition_point(|base| *base <= end);
+    segments.get(behind).is_some_and(|base| *base <= first)
+}
+
+/// Whether a log shows that it was compacted, here or by the leader that it was copied from. Reads it until it does.
+///
+/// # Errors
+/// Those of reading it; damage is stepped over.
+pub(crate) fn shown_by(log: &Log) -> Result<Option<Trace>> {
+    let segments = log.segments()?;
+    let segments: Vec<i64> = segments.iter().map(|each| each.base_offset).collect();
+    let mut scan = log.scan(&everything())?;
+    let report = scan.report();
+    let (mut end, mut holes, mut found) = (None, 0, None);
+    while let Some(batch) = scan.next_batch()? {
+        let header = batch.header();
+        if header.is_sparse() {
+            return Ok(Some(Trace::Records));
+        }
+        let is_behind_damage = std::mem::replace(&mut holes, report.hole_count()) != holes;
+        let is_inside = end.zip(header.base_offset).is_some_and(|(end, first)| {
+            first > end && !is_behind_damage && !is_at_border(&segments, end, first)
+        });
+        if is_inside {
+            found = Some(Trace::Batches);
+        }
+        end = header.last_offset.checked_add(1);
+    }
+    Ok(found)
 }
 
 /// The offsets between two batches that can be read.
@@ -116,7 +149,7 @@ fn gap_before(log: &Log, (start, stop): (i64, i64), gaps: Gaps) -> Result<Hole> 
     let reason = match gaps {
         Gaps::Lost => "no segment has these offsets, and nothing says that the log was compacted",
         _ => {
-            "no segment has these offsets: lost, unless the topic is compacted, which its directory alone does not say; give the whole log dir"
+            "no segment has these offsets: lost, unless the topic is compacted, which nothing here says; give the whole log dir, and the metadata of the cluster"
         }
     };
     Ok(Hole {

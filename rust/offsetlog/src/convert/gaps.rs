@@ -60,9 +60,11 @@ impl Gaps {
         config: Option<&LogConfig>,
         missing: &mut Missing,
     ) -> Result<()> {
-        let is_known = log.is_compaction_noted()?;
+        let is_noted = log.is_compaction_noted()?;
+        // A follower copies a log that its leader has compacted, and notes it when it compacts its own.
+        let is_known = is_noted && !self.is_any_inside;
         let is_compacted = self.is_compacted
-            || (self.is_any_inside && !is_known)
+            || (self.is_any_inside && !is_noted)
             || config.is_some_and(LogConfig::is_compacted)
             || log
                 .stored_config()?
