@@ -316,3 +316,41 @@ def test_records_that_were_deleted_on_purpose_are_not_missed(log_dirs: list[Path
     replica(log_dirs[1], 0, 4, 8)
     assert replicas_warned_of(log_dirs[:2], caplog) == ([*range(6, 12)], [])
     assert replicas_warned_of(log_dirs[1::-1], caplog) == ([*range(12)], [])
+
+
+def checkpointed(log_dir: Path, *entries: str) -> None:
+    (log_dir / "orders-0/leader-epoch-checkpoint").write_text("\n".join(("0", str(len(entries)), *entries, "")))
+
+
+def test_a_leader_that_has_no_record_yet_is_newer_than_a_longer_replica(
+    log_dirs: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker stores a new leader's epoch when it begins, before its first record: the other one cuts off what it has more."""
+    newer, longer = replica(log_dirs[0], 0, 4, 8), replica(log_dirs[1], 0, 4, 8, end=14)
+    checkpointed(log_dirs[0], "4 0", "5 12")
+    checkpointed(log_dirs[1], "4 0")
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        offsets, (warning,) = replicas_warned_of(order, caplog)
+        assert offsets == [*range(12)]
+        assert f"the replica in {longer} ends at offset 14 in leader epoch 4; {newer} is read, which ends at 12 in epoch 5" in warning
+
+
+def test_an_epoch_behind_the_end_does_not_count(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """Its leader had the records before it; they are lost here. A broker drops such an entry when it loads the log."""
+    replica(log_dirs[0], 0, 4, 8)
+    replica(log_dirs[1], 0, 4, 8, end=14)
+    checkpointed(log_dirs[0], "4 0", "5 13")
+    checkpointed(log_dirs[1], "4 0")
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        assert replicas_warned_of(order, caplog) == ([*range(14)], [])
+
+
+def test_a_new_leader_epoch_is_seen_by_the_next_look(log_dirs: list[Path]) -> None:
+    replica(log_dirs[0], 0, 4, 8)
+    replica(log_dirs[1], 0, 4, 8, end=14)
+    partition = TopicPartition("orders", 0)
+    with LogDir.open(log_dirs[:2]) as log_dir:
+        assert log_dir.end_offsets() == {partition: 14}
+        checkpointed(log_dirs[0], "4 0", "5 12")
+        log_dir.refresh()
+        assert log_dir.end_offsets() == {partition: 12}

@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Log, OnCorrupt, ScanOptions, id_in, open_in, other_topic};
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
+use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,7 @@ impl LogDir {
         for path in paths {
             let mut files = Vec::new();
             for entry in disk.list(path).ok()? {
-                if !is_of_records(&entry.name) {
+                if !decides(&entry.name) {
                     continue;
                 }
                 let stat = disk.stat(&path.join(&entry.name)).ok()?;
@@ -273,11 +274,12 @@ impl LogDir {
     }
 }
 
-/// Whether the file decides how much of the log can be read.
-fn is_of_records(name: &str) -> bool {
-    Path::new(name)
-        .extension()
-        .is_some_and(|extension| extension == "log")
+/// Whether the file decides how much of the log can be read, or how new it is.
+fn decides(name: &str) -> bool {
+    name == LEADER_EPOCH_CHECKPOINT
+        || Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "log")
 }
 
 /// The newest replica.
@@ -424,10 +426,11 @@ fn warnings_of(
     failures.chain(longer)
 }
 
-/// How new a replica is by the batches that it has, also behind damage; of those of one leader epoch the longest sound one. Ordered.
+/// How new a replica is by the batches that it has, also behind damage, and by the leader epochs that it knows; of those of one leader epoch
+/// the longest sound one. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Reach {
-    /// Of the last batch; -1 if it has none.
+    /// The newest one; -1 if it has none.
     leader_epoch: i32,
     /// Exclusive end of the offsets before the first damage.
     sound: i64,
@@ -456,7 +459,7 @@ fn reach(log: &Log) -> Result<Reach> {
                 (header.leader_epoch, header.last_offset.saturating_add(1))
             }
             Ok(None) => break,
-            Err(error) if error.is_corruption() => return Ok(reach),
+            Err(error) if error.is_corruption() => break,
             Err(error) => return Err(error),
         };
         let sound = if report.hole_count() == 0 {
@@ -470,19 +473,26 @@ fn reach(log: &Log) -> Result<Reach> {
             offset,
         };
     }
+    reach.leader_epoch = reach.leader_epoch.max(stored_epoch(log, reach.offset)?);
     if reach.leader_epoch < 0 && report.hole_count() == 0 {
-        reach.leader_epoch = epoch_without_batches(log)?;
+        // A snapshot of the metadata may have replaced all batches.
+        reach.leader_epoch = log.snapshot_epoch()?.unwrap_or(-1);
     }
     Ok(reach)
 }
 
-/// The newest leader epoch that a log knows whose batches retention, or a snapshot of the metadata, has replaced; -1 if it knows none.
-fn epoch_without_batches(log: &Log) -> Result<i32> {
-    let stored = match log.leader_epoch() {
-        Err(error) if error.is_corruption() => None,
-        stored => stored?,
+/// The newest leader epoch that a log knows apart from its batches: of a leader that has no record yet, or whose records retention removed;
+/// -1 if it knows none.
+fn stored_epoch(log: &Log, readable: i64) -> Result<i32> {
+    let end = match log.log_end_offset() {
+        // The batches of any of its epochs may be hidden too.
+        Err(error) if error.is_corruption() => i64::MAX,
+        end => end?.max(readable),
     };
-    Ok(stored.max(log.snapshot_epoch()?).unwrap_or(-1))
+    match log.checkpointed_epoch(end) {
+        Err(error) if error.is_corruption() => Ok(-1),
+        stored => Ok(stored?.unwrap_or(-1)),
+    }
 }
 
 #[cfg(test)]
