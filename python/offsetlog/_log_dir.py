@@ -71,9 +71,9 @@ class LogDir:
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
     Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the
-    folders, the newest valid replica is used: that of the newest leader epoch, and of those the longest. Folders that are no
-    partitions are left out, with a warning in the logger ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"``
-    it makes and deletes topics and appends records by topic.
+    folders, the newest valid replica is used: that of the newest leader epoch, of those the longest, and of equals the one that
+    lacks the fewest segments. Folders that are no partitions are left out, with a warning in the logger ``offsetlog`` where a broker
+    would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records by topic.
 
     After a fork the child opens again; pickles as absolute paths and options.
 

@@ -173,6 +173,19 @@ def test_an_empty_one_is_named_as_such(place: Place) -> None:
     fresh.mkdir()
     (fresh / "00000000000000000000.log").touch()
     assert f"{fresh} (without records)" in refused(place, LogDirError, "a broker does not start with both", old)
+    # As where a volume came back empty: the log dir still has the line of what was there.
+    (place.one / "log-start-offset-checkpoint").write_text("0\n1\ng-plain 0 74\n")
+    assert f"{fresh} (without records)" in refused(place, LogDirError, "a broker does not start with both", old)
+    (done,) = adopt(old, log_dirs=place.two, metadata=METADATA, set_aside=True, dry_run=True)
+    assert f"set aside: {fresh} (without records)" in done.notes
+
+
+def test_records_below_a_line_that_is_not_theirs_are_named(place: Place) -> None:
+    old = aside(named(place.one / "g-plain-0", OTHER))
+    fresh = named(place.copy(CLEAN_LOG_DIRS[1] / "g-plain-1", place.one / "g-plain-0"), PLAIN)
+    (place.one / "log-start-offset-checkpoint").write_text("0\n1\ng-plain 0 1000\n")
+    told = f"{fresh} (offsets 0 to 199, below its log start offset 1000)"
+    assert told in refused(place, LogDirError, "a broker does not start with both", old)
 
 
 def test_what_the_metadata_does_not_have_is_refused(place: Place, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""One partition in several log dirs: the replica of the newest leader epoch is read, and of those the longest valid one."""
+"""One partition in several log dirs: the replica of the newest leader epoch is read, of those the longest valid one, and of equals the
+one that lacks the fewest segments.
+"""
 
 from __future__ import annotations
 
@@ -236,3 +238,119 @@ def test_a_replica_whose_records_retention_removed_is_still_the_newest(log_dirs:
         with LogDir.open(order) as log_dir, log_dir.log("orders", 0) as log:
             assert (log.log_start_offset, log.log_end_offset) == (8, 8)
             assert list(log_dir.scan()) == []
+
+
+def replica(log_dir: Path, *bases: int, end: int = 12, mark: bytes = b"same", epoch: int = 4) -> Path:
+    """Segments of four offsets with these base offsets; the last one reaches to the end."""
+    for base in bases:
+        count = (end - base if base == max(bases) else 4) // 2
+        segment(log_dir / "orders-0", base, *of_epoch(count, mark, epoch, base))
+    return log_dir / "orders-0"
+
+
+def replicas_warned_of(order: Sequence[Path], caplog: pytest.LogCaptureFixture) -> tuple[list[int], list[str]]:
+    """The offsets that are read, and what is told of replicas that are not."""
+    caplog.clear()
+    with LogDir.open(order) as log_dir:
+        offsets = [record.offset for record in log_dir.scan()]
+    return offsets, sorted({text for text in caplog.messages if "the replica in" in text})
+
+
+@pytest.mark.parametrize("lost", [(4, 8), (0, 8)], ids=["the first segment", "a segment between two others"])
+def test_of_equal_replicas_one_that_lost_a_segment_is_not_read(
+    lost: tuple[int, ...], log_dirs: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also not with an empty active segment, as after a restart of the broker."""
+    replica(log_dirs[0], *lost)
+    replica(log_dirs[1], 0, 4, 8)
+    for _ in range(2):
+        for order in (log_dirs[:2], log_dirs[1::-1]):
+            assert replicas_warned_of(order, caplog) == ([*range(12)], [])
+            into = log_dirs[2] / str(len(list(log_dirs[2].iterdir())))
+            done = offsetlog("salvage", *order, "--into", into)
+            assert (done.returncode, "12 records salvaged" in done.stdout) == (0, True), done.stdout
+        for log_dir in log_dirs[:2]:
+            segment(log_dir / "orders-0", 12)
+
+
+def test_of_equal_replicas_one_that_lost_the_segment_before_the_empty_active_one_is_not_read(
+    log_dirs: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    for log_dir, bases in zip(log_dirs, ((0,), (0, 4)), strict=False):
+        replica(log_dir, *bases, end=4 * len(bases))
+        segment(log_dir / "orders-0", 8)
+        (log_dir / "orders-0/leader-epoch-checkpoint").write_text("0\n1\n4 0\n")
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        assert replicas_warned_of(order, caplog) == ([*range(8)], [])
+
+
+def test_of_a_lost_beginning_and_a_lost_middle_the_beginning_is_named(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """As ``restore`` chooses: a log that begins late may owe that to retention, and a gap is owed to nothing."""
+    late, torn = replica(log_dirs[0], 4, 8), replica(log_dirs[1], 0, 8)
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        offsets, (warning,) = replicas_warned_of(order, caplog)
+        assert offsets == [*range(4, 12)]
+        assert f"the replica in {torn} begins at offset 0; {late} is read, which begins at 4" in warning
+
+
+def test_a_replica_with_what_a_longer_or_newer_one_lacks_is_named(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    longer, whole = replica(log_dirs[0], 4, 8, end=14), replica(log_dirs[1], 0, 4, 8)
+    newer = replica(log_dirs[2], 0, 8, epoch=5)
+    offsets, (warning,) = replicas_warned_of(log_dirs[:2], caplog)
+    assert offsets == [*range(4, 14)]
+    assert f"the replica in {whole} begins at offset 0; {longer} is read, which begins at 4" in warning
+    offsets, (warning,) = replicas_warned_of(log_dirs[1:], caplog)
+    assert offsets == [*range(4), *range(8, 12)]
+    assert f"the replica in {whole} has offset 7; {newer} is read, where it is missing before segment {8:020}" in warning
+    # What compaction leaves out is no loss.
+    (log_dirs[2] / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 8\n")
+    assert replicas_warned_of(log_dirs[1:], caplog) == (offsets, [])
+
+
+def test_records_that_were_deleted_on_purpose_are_not_missed(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """The log start offset lies inside of the first segment: a client's ``DeleteRecords``, which has not reached the other one. Both are
+    whole, and of equals the first one is read.
+    """
+    replica(log_dirs[0], 4, 8)
+    (log_dirs[0] / "log-start-offset-checkpoint").write_text("0\n1\norders 0 6\n")
+    replica(log_dirs[1], 0, 4, 8)
+    assert replicas_warned_of(log_dirs[:2], caplog) == ([*range(6, 12)], [])
+    assert replicas_warned_of(log_dirs[1::-1], caplog) == ([*range(12)], [])
+
+
+def checkpointed(log_dir: Path, *entries: str) -> None:
+    (log_dir / "orders-0/leader-epoch-checkpoint").write_text("\n".join(("0", str(len(entries)), *entries, "")))
+
+
+def test_a_leader_that_has_no_record_yet_is_newer_than_a_longer_replica(
+    log_dirs: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker stores a new leader's epoch when it begins, before its first record: the other one cuts off what it has more."""
+    newer, longer = replica(log_dirs[0], 0, 4, 8), replica(log_dirs[1], 0, 4, 8, end=14)
+    checkpointed(log_dirs[0], "4 0", "5 12")
+    checkpointed(log_dirs[1], "4 0")
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        offsets, (warning,) = replicas_warned_of(order, caplog)
+        assert offsets == [*range(12)]
+        assert f"the replica in {longer} ends at offset 14 in leader epoch 4; {newer} is read, which ends at 12 in epoch 5" in warning
+
+
+def test_an_epoch_behind_the_end_does_not_count(log_dirs: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    """Its leader had the records before it; they are lost here. A broker drops such an entry when it loads the log."""
+    replica(log_dirs[0], 0, 4, 8)
+    replica(log_dirs[1], 0, 4, 8, end=14)
+    checkpointed(log_dirs[0], "4 0", "5 13")
+    checkpointed(log_dirs[1], "4 0")
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        assert replicas_warned_of(order, caplog) == ([*range(14)], [])
+
+
+def test_a_new_leader_epoch_is_seen_by_the_next_look(log_dirs: list[Path]) -> None:
+    replica(log_dirs[0], 0, 4, 8)
+    replica(log_dirs[1], 0, 4, 8, end=14)
+    partition = TopicPartition("orders", 0)
+    with LogDir.open(log_dirs[:2]) as log_dir:
+        assert log_dir.end_offsets() == {partition: 14}
+        checkpointed(log_dirs[0], "4 0", "5 12")
+        log_dir.refresh()
+        assert log_dir.end_offsets() == {partition: 12}

@@ -146,3 +146,51 @@ def test_without_a_truncation_it_changes_nothing(name: str, tmp_path: Path) -> N
     found = [salvage(old, tmp_path / f"new-{asked}" / name, include_truncated=asked) for asked in (False, True)]
     assert found[0]._replace(path="") == found[1]._replace(path="")
     assert tree(Path(found[0].path), without=(".offsetlog.state",)) == tree(Path(found[1].path), without=(".offsetlog.state",))
+
+
+def cut_at_90(folder: Path) -> Path:
+    """A log of a hundred records, of which recovery has cut the last ten: the first of them is damaged."""
+    old = folder / "orders-0"
+    with Log.open(old, "a") as log:
+        for number in range(100):
+            log.append(b"old%03d" % number)
+    file = old / f"{0:020}.log"
+    data = bytearray(file.read_bytes())
+    data[list(frames(file))[90].position + 65] ^= 1
+    file.write_bytes(data)
+    assert recover(old).log_end_offset == 90
+    return old
+
+
+@pytest.mark.parametrize("count", [10, 45])
+def test_a_log_that_grew_past_the_cut_again_was_truncated_too(count: int, tmp_path: Path) -> None:
+    """Its segment is longer than where recovery cut it, with other batches there: what was cut is of a history that is gone."""
+    old = cut_at_90(tmp_path)
+    file = old / f"{0:020}.log"
+    cut = file.stat().st_size
+    with Log.open(old, "a") as log:
+        log.truncate_to(50)
+        for number in range(count):
+            log.append(b"new%d" % number + b"x" * 500)
+    assert file.stat().st_size > cut
+    report = salvage(old, tmp_path / "new/orders-0")
+    with Log.open(report.path) as log:
+        assert [record.offset for record in log.scan()] == [*range(50 + count)]
+    assert {left.path for left in report.left_out} == {str(old / CUT / f"{file.name}.{cut}")}
+    assert sum(left.batches for left in report.left_out) == 9
+    assert any(TOLD in left.reason for left in report.left_out)
+    assert report.taken_back == ()
+    included = salvage(old, tmp_path / "included/orders-0", include_truncated=True)
+    with Log.open(included.path) as log:
+        assert [record.offset for record in log.scan()] == [*range(50 + count), *range(max(91, 50 + count), 100)]
+
+
+def test_a_log_that_was_not_truncated_gets_back_what_recovery_cut_however_far_it_grew(tmp_path: Path) -> None:
+    """Its batches are the same up to the cut, and others lie behind it."""
+    old = cut_at_90(tmp_path)
+    with Log.open(old, "a") as log:
+        log.append(b"new" + b"x" * 5000)
+    report = salvage(old, tmp_path / "new/orders-0")
+    with Log.open(report.path) as log:
+        assert [record.offset for record in log.scan()] == [*range(100)]
+    assert [(taken.first_offset, taken.last_offset) for taken in report.taken_back] == [(91, 99)]

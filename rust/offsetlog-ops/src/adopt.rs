@@ -399,11 +399,20 @@ fn plan_one(
 
 /// A directory, and which offsets it has.
 fn contents(path: &Path, open: &OpenOptions) -> String {
-    let ends =
-        Log::open(path, open).and_then(|log| Ok((log.log_start_offset()?, log.log_end_offset()?)));
+    let ends = Log::open(path, open).and_then(|log| {
+        let first = log.segments()?.first().map(|first| first.base_offset);
+        let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+        Ok((first.unwrap_or(start), start, end))
+    });
     match ends {
-        Ok((start, end)) if start == end => format!("{} (without records)", path.display()),
-        Ok((start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
+        // The log dir's line may be older than the directory.
+        Ok((first, start, end)) if start > end && first < end => format!(
+            "{} (offsets {first} to {}, below its log start offset {start})",
+            path.display(),
+            end - 1
+        ),
+        Ok((_, start, end)) if start >= end => format!("{} (without records)", path.display()),
+        Ok((_, start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
         Err(error) => format!("{} (which cannot be read: {error})", path.display()),
     }
 }

@@ -19,8 +19,7 @@ pub struct Replica {
     pub end_is_hidden: bool,
     /// The log start offset; `None` if damage hides it. Asked at once: nothing fails after the choice.
     begin: Option<i64>,
-    /// Where its first segment begins, unless the log begins inside of it: records before were deleted on purpose then. Otherwise retention
-    /// did it, here and not yet there, or a file is lost.
+    /// [`Log::lacks_before`].
     lacks_before: i64,
 }
 
@@ -150,12 +149,7 @@ impl Replica {
             (leader_epoch, end.unwrap_or(readable))
         };
         let begin = readable(log.log_start_offset())?;
-        let segments = readable(log.segments())?.unwrap_or_default();
-        let lacks_before = match (begin, segments.first().map(|first| first.base_offset)) {
-            (Some(begin), Some(first)) if begin > first => 0,
-            (_, Some(first)) => first,
-            (begin, None) => begin.unwrap_or(i64::MAX),
-        };
+        let lacks_before = log.lacks_before()?;
         Ok(Self {
             path: path.to_path_buf(),
             leader_epoch,
@@ -229,48 +223,12 @@ fn whole_first(all: &mut [Replica]) -> Result<()> {
     if equal < 2 {
         return Ok(());
     }
-    let mut missing = Vec::new();
-    for replica in all.iter().take(equal) {
-        // A replica that fails now is not the one to begin with.
-        let gaps = match gaps_before_segments(&replica.log) {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            found => found.unwrap_or(usize::MAX),
-        };
-        missing.push((gaps, replica.lacks_before));
-    }
-    let least = missing.iter().enumerate();
-    let least = least.min_by_key(|(_, missing)| **missing);
-    if let Some(front) = least.and_then(|(least, _)| all.get_mut(..=least)) {
+    let logs: Vec<&Log> = all.iter().take(equal).map(|each| &each.log).collect();
+    let best = Log::most_whole(&logs)?;
+    if let Some(front) = all.get_mut(..=best) {
         front.rotate_right(1);
     }
     Ok(())
-}
-
-/// Number of segments before which offsets are missing: one that was lost leaves such a gap, and compaction does. A look-up for each.
-fn gaps_before_segments(log: &Log) -> Result<usize> {
-    let Some(begin) = readable(log.log_start_offset())? else {
-        return Ok(0);
-    };
-    let mut gaps = 0;
-    for segment in log.segments()?.iter().skip(1) {
-        let before = segment.base_offset - 1;
-        if before < begin {
-            continue;
-        }
-        let mut found = match log.batches(Some(before), None) {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
-            Err(_) => continue,
-            Ok(found) => found,
-        };
-        match found.next() {
-            Some(Err(error)) if matches!(error.kind(), ErrorKind::Interrupted) => {
-                return Err(error);
-            }
-            Some(Ok(batch)) if batch.base_offset > before => gaps += 1,
-            _ => {}
-        }
-    }
-    Ok(gaps)
 }
 
 /// `None` if damage hides the value.

@@ -116,6 +116,30 @@ fn what_was_cut_whole_behind_a_truncated_segment_was_truncated_too() {
     }
 }
 
+/// The log was written anew, with a segment where one was that recovery had cut whole.
+#[test]
+fn what_was_cut_whole_behind_a_truncated_segment_that_grew_again_was_truncated_too() {
+    let place = Place::new();
+    let log = place.open(&[("internal.segment.bytes", "250")]);
+    append(&log, 12, "first", 0);
+    log.close().unwrap();
+    place.damage(3);
+    place.recover();
+    let kept = set_aside(&place);
+    assert!(
+        kept[0].0 == 0 && kept[0].1 > 0 && kept[1] == (6, 0),
+        "{kept:?}"
+    );
+    let log = place.open(&[("internal.segment.bytes", "250")]);
+    log.truncate_to(0).unwrap();
+    append(&log, 3, &"other".repeat(6), 0);
+    assert_eq!(bases(log.log()), [0, 3, 6]);
+    log.close().unwrap();
+    let report = place.salvage(&SalvageOptions::default());
+    assert_eq!(offsets(&place.made()), (0..9).collect::<Vec<_>>());
+    assert!(report.taken_back.is_empty());
+}
+
 /// Two recoveries, the second of which cut below the first: perhaps the log was truncated in between, and written anew.
 #[test]
 fn what_an_earlier_recovery_cut_behind_a_later_one_needs_to_be_asked_for() {

@@ -12,6 +12,7 @@ mod cluster;
 mod filter;
 mod first_record;
 mod follow;
+mod gaps;
 mod log_writer;
 mod look_up;
 mod maintain;

@@ -121,6 +121,18 @@ fn of_equal_ends_the_one_without_gaps_is_the_best() {
     assert!(!report.has_losses());
 }
 
+/// The one that is lost lay before the empty active segment: no batch follows the gap.
+#[test]
+fn of_equal_ends_the_one_that_lost_its_last_records_is_not_the_best() {
+    let place = Place::new();
+    place.without_a_segment();
+    place.copy("whole", "torn");
+    place.lose("torn", 12);
+    let report = place.restore(&["torn", "whole"]);
+    assert_eq!(replica_of(&report.source), "whole");
+    assert_eq!(place.offsets("new"), (0..18).collect::<Vec<_>>());
+}
+
 /// What is before the beginning of the replica that is taken is not restored.
 #[test]
 fn of_equal_ends_the_one_that_begins_first_is_the_best() {

@@ -393,6 +393,22 @@ fn a_history_without_the_last_epoch_says_nothing_of_the_end() {
     assert_eq!(left(&report), [("stale".to_owned(), 6, Some(8))]);
 }
 
+/// A leader stores its epoch before its first record. What is stored of an epoch behind the end says that records are lost here.
+#[test]
+fn a_stored_epoch_counts_up_to_the_end_of_the_log() {
+    for (checkpoint, newest) in [("0\n2\n0 0\n5 6\n", "one"), ("0\n2\n0 0\n5 7\n", "two")] {
+        let place = Place::new();
+        place.append("one", 2, "value", 0);
+        place.copy("one", "two");
+        place.append("two", 1, "value", 0);
+        place.set_checkpoint("one", Some(checkpoint));
+        for replicas in [["one", "two"], ["two", "one"]] {
+            let plan = place.plan(&replicas);
+            assert_eq!(replica_of(&plan.partitions[0].source), newest);
+        }
+    }
+}
+
 #[test]
 fn where_equal_replicas_are_compared_one_that_fails_is_not_preferred() {
     let place = Place::new();

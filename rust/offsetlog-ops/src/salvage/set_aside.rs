@@ -185,35 +185,32 @@ impl SetAsideBatches {
             left_out: Vec::new(),
             failure: None,
         };
-        let segments = log.segments()?;
-        let live_bases: Vec<i64> = segments.iter().map(|segment| segment.base_offset).collect();
-        let files = log.set_aside_files()?;
-        let truncated = truncated_files(&segments, &files);
-        for (file, was_truncated) in files.into_iter().zip(truncated) {
-            let is_truncated = match file.cut_at {
-                _ if file.is_truncation => true,
-                Some(_) => was_truncated,
-                // Retention and compaction leave such files too; what they remove is gone for good.
-                None if live_bases
-                    .last()
-                    .is_some_and(|&last| file.base_offset <= last) =>
-                {
-                    continue;
-                }
-                None => true,
-            };
-            all.read(&file, is_truncated)?;
+        let last = log.segments()?.last().map(|last| last.base_offset);
+        let mut files = log.set_aside_files()?;
+        // Retention and compaction leave segments that wait for their deletion too; what they remove is gone for good.
+        files.retain(|file| {
+            file.cut_at.is_some() || last.is_none_or(|last| file.base_offset > last)
+        });
+        let mut firsts = Vec::new();
+        for file in &files {
+            firsts.push(all.read(file)?);
+        }
+        let truncated = truncated_files(log, &files, &firsts)?;
+        for ((each, file), was_truncated) in all.files.iter_mut().zip(&files).zip(truncated) {
+            each.is_truncated = file.is_truncation || file.cut_at.is_none() || was_truncated;
         }
         all.entries
             .sort_by_key(|entry| (entry.first, -i64::from(entry.epoch), entry.file));
         Ok(all)
     }
 
-    fn read(&mut self, file: &SetAsideFile, is_truncated: bool) -> Result<()> {
+    /// Returns the first offset of the file that can be read.
+    fn read(&mut self, file: &SetAsideFile) -> Result<Option<i64>> {
         let number = self.files.len();
         let mut scan = scan_file(&file.path, &self.options)?;
-        let found = Entry::of_scan(&mut scan)?.into_iter();
-        self.entries.extend(found.map(|entry| Entry {
+        let found = Entry::of_scan(&mut scan)?;
+        let first = found.first().map(|entry| entry.first);
+        self.entries.extend(found.into_iter().map(|entry| Entry {
             file: number,
             ..entry
         }));
@@ -229,12 +226,12 @@ impl SetAsideBatches {
         self.files.push(File {
             path: file.path.clone(),
             bytes: file.bytes,
-            is_truncated,
+            is_truncated: false,
             replica: None,
             scan: None,
             next: 0,
         });
-        Ok(())
+        Ok(first)
     }
 
     /// Adds the batches that other replicas have in a hole of the log, between these two batches of it.

@@ -218,7 +218,8 @@ impl Log {
         self.0.log_dir_was_locked
     }
 
-    /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one.
+    /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one. A leader that has no
+    /// record yet counts; an epoch that begins behind the end does not, as its leader had records that are lost here.
     ///
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset); `Checkpoint` when the file is malformed.
@@ -227,16 +228,24 @@ impl Log {
     }
 
     fn leader_epoch_of(&self, view: &View) -> Result<Option<i32>> {
-        let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-        let stored = match read_optional(&self.0.directory, &path)? {
-            Some(bytes) => LeaderEpochs::parse(&bytes)
-                .map_err(|error| Error::new(error).at_path(&path))?
-                .latest()
-                .map(|entry| entry.epoch),
-            None => None,
-        };
-        let last = view.end()?.leader_epoch;
+        let end = view.end()?;
+        let stored = self.checkpointed_epoch(end.log_end_offset)?;
+        let last = end.leader_epoch;
         Ok(stored.max((last >= 0).then_some(last)))
+    }
+
+    /// The greatest leader epoch of `leader-epoch-checkpoint` that begins at or before an offset; `None` without one.
+    ///
+    /// # Errors
+    /// `Checkpoint` when the file is malformed; `Io`.
+    pub(crate) fn checkpointed_epoch(&self, end: i64) -> Result<Option<i32>> {
+        let path = self.0.directory.path.join(LEADER_EPOCH_CHECKPOINT);
+        let Some(bytes) = read_optional(&self.0.directory, &path)? else {
+            return Ok(None);
+        };
+        let epochs =
+            LeaderEpochs::parse(&bytes).map_err(|error| Error::new(error).at_path(&path))?;
+        Ok(epochs.epoch_of(end))
     }
 
     /// The leader epochs of the log with their start offsets: those of `leader-epoch-checkpoint`, and of the batches behind what it has.

@@ -1,4 +1,5 @@
-//! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, and of those the longest.
+//! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, of those the longest, and
+//! of equals the one that lacks the fewest segments.
 //!
 //! As Kafka does when a replica comes back: what it has of an older epoch, behind what the newer leader had, is truncated.
 
@@ -8,6 +9,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Log, OnCorrupt, ScanOptions, id_in, open_in, other_topic};
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
+use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
@@ -92,8 +95,10 @@ impl LogDir {
             log,
             failures,
             longer,
+            fuller,
         } = self.newest(&own)?;
         let told = warnings_of(&wanted, log.path(), &failures, &longer);
+        let told = told.chain(fuller.iter().map(|each| each.told(&wanted, log.path())));
         self.warn_of(told.collect());
         let choice = Chosen {
             path: log.path().to_path_buf(),
@@ -127,7 +132,7 @@ impl LogDir {
         for path in paths {
             let mut files = Vec::new();
             for entry in disk.list(path).ok()? {
-                if !is_of_records(&entry.name) {
+                if !decides(&entry.name) {
                     continue;
                 }
                 let stat = disk.stat(&path.join(&entry.name)).ok()?;
@@ -166,39 +171,49 @@ impl LogDir {
 
     /// The newest one that can be opened, and why others cannot.
     fn newest(&self, paths: &[PathBuf]) -> Result<Newest> {
-        let mut best: Option<(Reach, Log)> = None;
         let mut all = Vec::new();
         let mut failures = Vec::new();
         for path in paths {
-            let opened = self.open_one(path).and_then(|log| Ok((reach(&log)?, log)));
-            match opened {
-                Ok((reach, log)) => {
-                    all.push((path, reach));
-                    if best.as_ref().is_none_or(|(newest, _)| reach > *newest) {
-                        best = Some((reach, log));
-                    }
-                }
+            match self.open_one(path).and_then(Replica::of) {
+                Ok(replica) => all.push(replica),
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
                 Err(error) => failures.push((path.clone(), error)),
             }
         }
-        let Some((newest, log)) = best else {
+        // Of equals the first.
+        all.sort_by_key(|replica| Reverse(replica.reach));
+        whole_first(&mut all)?;
+        let mut all = all.into_iter();
+        let Some(best) = all.next() else {
             let first = failures.into_iter().next().map(|(_, error)| error);
             return Err(first.unwrap_or_else(|| Error::argument("paths", "none found")));
         };
-        let longer = all
+        let gaps = match best.log.gaps_before_segments() {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            gaps => gaps.unwrap_or_default(),
+        };
+        // Compaction leaves such gaps up to where it came.
+        let cleaned = best.log.cleaner_offset().ok().flatten();
+        let gaps: Vec<i64> = gaps
             .into_iter()
-            .filter(|(_, reach)| reach.offset > newest.offset);
-        let longer = longer.map(|(path, reach)| Longer {
-            path: path.clone(),
-            reach,
-            newest,
-        });
-        let longer = longer.collect();
+            .filter(|base_offset| cleaned.is_none_or(|cleaned| cleaned < *base_offset))
+            .collect();
+        let (mut longer, mut fuller) = (Vec::new(), Vec::new());
+        for other in all {
+            fuller.extend(Fuller::of(&best, &gaps, &other)?);
+            if other.reach.offset > best.reach.offset {
+                longer.push(Longer {
+                    path: other.log.path().to_path_buf(),
+                    reach: other.reach,
+                    newest: best.reach,
+                });
+            }
+        }
         Ok(Newest {
-            log,
+            log: best.log,
             failures,
             longer,
+            fuller,
         })
     }
 
@@ -259,11 +274,12 @@ impl LogDir {
     }
 }
 
-/// Whether the file decides how much of the log can be read.
-fn is_of_records(name: &str) -> bool {
-    Path::new(name)
-        .extension()
-        .is_some_and(|extension| extension == "log")
+/// Whether the file decides how much of the log can be read, or how new it is.
+fn decides(name: &str) -> bool {
+    name == LEADER_EPOCH_CHECKPOINT
+        || Path::new(name)
+            .extension()
+            .is_some_and(|extension| extension == "log")
 }
 
 /// The newest replica.
@@ -272,6 +288,43 @@ struct Newest {
     /// Why others cannot be opened.
     failures: Vec<(PathBuf, Error)>,
     longer: Vec<Longer>,
+    fuller: Vec<Fuller>,
+}
+
+/// A replica that can be opened.
+struct Replica {
+    log: Log,
+    reach: Reach,
+    start: i64,
+    lacks_before: i64,
+}
+
+impl Replica {
+    fn of(log: Log) -> Result<Self> {
+        Ok(Self {
+            reach: reach(&log)?,
+            start: log.log_start_offset()?,
+            lacks_before: log.lacks_before()?,
+            log,
+        })
+    }
+}
+
+/// Of the best ones puts that one first which lacks offsets before the fewest segments, then that one whose first segment is the earliest. Of
+/// equals the first.
+fn whole_first(all: &mut [Replica]) -> Result<()> {
+    let reach = all.first().map(|first| first.reach);
+    let equal = all.iter().take_while(|each| Some(each.reach) == reach);
+    let equal = equal.count();
+    if equal < 2 {
+        return Ok(());
+    }
+    let logs: Vec<&Log> = all.iter().take(equal).map(|each| &each.log).collect();
+    let best = Log::most_whole(&logs)?;
+    if let Some(front) = all.get_mut(..=best) {
+        front.rotate_right(1);
+    }
+    Ok(())
 }
 
 /// A replica that ends behind the one that is read.
@@ -305,6 +358,57 @@ impl Longer {
     }
 }
 
+/// A replica that has records where segments of the one that is read are missing.
+struct Fuller {
+    path: PathBuf,
+    more: More,
+}
+
+enum More {
+    /// Its log start offset, and that of the one that is read.
+    Begins(i64, i64),
+    /// It has the offset before this segment of the one that is read.
+    HasBefore(i64),
+}
+
+impl Fuller {
+    /// `gaps` are the segments of the best one before which offsets are missing.
+    fn of(best: &Replica, gaps: &[i64], other: &Replica) -> Result<Vec<Self>> {
+        let mut more = Vec::new();
+        // A log start offset that was moved on purpose is no loss.
+        if other.lacks_before < best.lacks_before && other.start < best.start {
+            more.push(More::Begins(other.start, best.start));
+        }
+        for base_offset in gaps {
+            if other.log.has_batch_at(base_offset - 1)? == Some(true) {
+                more.push(More::HasBefore(*base_offset));
+                break;
+            }
+        }
+        let path = other.log.path();
+        let more = more.into_iter().map(|more| Self {
+            path: path.to_path_buf(),
+            more,
+        });
+        Ok(more.collect())
+    }
+
+    fn told(&self, wanted: &TopicPartition, taken: &Path) -> String {
+        let (path, taken) = (self.path.display(), taken.display());
+        match self.more {
+            More::Begins(start, own) => format!(
+                "{wanted}: the replica in {path} begins at offset {start}; {taken} is read, which begins at {own}: retention has come further \
+                 there, or a segment is lost"
+            ),
+            More::HasBefore(base_offset) => format!(
+                "{wanted}: the replica in {path} has offset {}; {taken} is read, where it is missing before segment {base_offset:020}: it is \
+                 lost there, unless compaction removed it",
+                base_offset - 1
+            ),
+        }
+    }
+}
+
 fn warnings_of(
     wanted: &TopicPartition,
     taken: &Path,
@@ -322,10 +426,11 @@ fn warnings_of(
     failures.chain(longer)
 }
 
-/// How new a replica is by the batches that it has, also behind damage; of those of one leader epoch the longest sound one. Ordered.
+/// How new a replica is by the batches that it has, also behind damage, and by the leader epochs that it knows; of those of one leader epoch
+/// the longest sound one. Ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Reach {
-    /// Of the last batch; -1 if it has none.
+    /// The newest one; -1 if it has none.
     leader_epoch: i32,
     /// Exclusive end of the offsets before the first damage.
     sound: i64,
@@ -354,7 +459,7 @@ fn reach(log: &Log) -> Result<Reach> {
                 (header.leader_epoch, header.last_offset.saturating_add(1))
             }
             Ok(None) => break,
-            Err(error) if error.is_corruption() => return Ok(reach),
+            Err(error) if error.is_corruption() => break,
             Err(error) => return Err(error),
         };
         let sound = if report.hole_count() == 0 {
@@ -368,19 +473,26 @@ fn reach(log: &Log) -> Result<Reach> {
             offset,
         };
     }
+    reach.leader_epoch = reach.leader_epoch.max(stored_epoch(log, reach.offset)?);
     if reach.leader_epoch < 0 && report.hole_count() == 0 {
-        reach.leader_epoch = epoch_without_batches(log)?;
+        // A snapshot of the metadata may have replaced all batches.
+        reach.leader_epoch = log.snapshot_epoch()?.unwrap_or(-1);
     }
     Ok(reach)
 }
 
-/// The newest leader epoch that a log knows whose batches retention, or a snapshot of the metadata, has replaced; -1 if it knows none.
-fn epoch_without_batches(log: &Log) -> Result<i32> {
-    let stored = match log.leader_epoch() {
-        Err(error) if error.is_corruption() => None,
-        stored => stored?,
+/// The newest leader epoch that a log knows apart from its batches: of a leader that has no record yet, or whose records retention removed;
+/// -1 if it knows none.
+fn stored_epoch(log: &Log, readable: i64) -> Result<i32> {
+    let end = match log.log_end_offset() {
+        // The batches of any of its epochs may be hidden too.
+        Err(error) if error.is_corruption() => i64::MAX,
+        end => end?.max(readable),
     };
-    Ok(stored.max(log.snapshot_epoch()?).unwrap_or(-1))
+    match log.checkpointed_epoch(end) {
+        Err(error) if error.is_corruption() => Ok(-1),
+        stored => Ok(stored?.unwrap_or(-1)),
+    }
 }
 
 #[cfg(test)]

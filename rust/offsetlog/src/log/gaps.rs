@@ -1,0 +1,105 @@
+//! Where a log may have lost segments: before the first one, and between two of them.
+
+use super::Log;
+use crate::error::{ErrorKind, Result};
+
+impl Log {
+    /// Up to where, exclusive, records may be missing at the beginning: the base offset of the first segment, as retention may have removed
+    /// those before, or a file is lost. 0 if the log begins inside of that segment: records before were deleted on purpose then. Without a
+    /// segment the log start offset; the greatest offset if damage hides that too.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), offsetlog::Error> {
+    /// let log = offsetlog::Log::open("/var/lib/kafka/orders-0", &offsetlog::OpenOptions::default())?;
+    /// println!("records before offset {} may be missing", log.lacks_before()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Io`; `Interrupted`.
+    pub fn lacks_before(&self) -> Result<i64> {
+        let begin = unless_hidden(self.log_start_offset())?;
+        let segments = unless_hidden(self.segments())?.unwrap_or_default();
+        Ok(
+            match (begin, segments.first().map(|first| first.base_offset)) {
+                (Some(begin), Some(first)) if begin > first => 0,
+                (_, Some(first)) => first,
+                (begin, None) => begin.unwrap_or(i64::MAX),
+            },
+        )
+    }
+
+    /// Which of several logs of one partition lacks offsets before the fewest segments, and of those the one that [lacks](Self::lacks_before) the
+    /// fewest at its beginning; of equals the first. A segment that is lost leaves such a gap, and so does compaction. A log that cannot be
+    /// read is the last one.
+    ///
+    /// Cost: a look-up for each segment of each log.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), offsetlog::Error> {
+    /// use offsetlog::{Log, OpenOptions};
+    /// let options = OpenOptions::default();
+    /// let replicas = [Log::open("/mnt/one/orders-0", &options)?, Log::open("/mnt/two/orders-0", &options)?];
+    /// let best = Log::most_whole(&[&replicas[0], &replicas[1]])?;
+    /// println!("{}", replicas[best].path().display());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub fn most_whole(logs: &[&Self]) -> Result<usize> {
+        let mut best = (0, (usize::MAX, i64::MAX));
+        for (number, log) in logs.iter().enumerate() {
+            let lacks = log
+                .gaps_before_segments()
+                .and_then(|gaps| Ok((gaps.len(), log.lacks_before()?)));
+            match lacks {
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Ok(lacks) if lacks < best.1 => best = (number, lacks),
+                _ => {}
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// The base offsets of the segments whose preceding offset is in no batch, ascending. What damage hides does not count.
+    ///
+    /// # Errors
+    /// `Io` of listing the segments; `Interrupted`.
+    pub(crate) fn gaps_before_segments(&self) -> Result<Vec<i64>> {
+        let mut gaps = Vec::new();
+        let Some(begin) = unless_hidden(self.log_start_offset())? else {
+            return Ok(gaps);
+        };
+        for segment in self.segments()?.iter().skip(1) {
+            let before = segment.base_offset - 1;
+            if before >= begin && self.has_batch_at(before)? == Some(false) {
+                gaps.push(segment.base_offset);
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// Whether a batch has this offset; `None` if that cannot be read, or the offset is outside the log.
+    pub(crate) fn has_batch_at(&self, offset: i64) -> Result<Option<bool>> {
+        let found = self
+            .batches(Some(offset), None)
+            .and_then(|mut found| found.next().transpose());
+        match found {
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
+            Err(_) => Ok(None),
+            // Behind the last batch an empty segment begins.
+            Ok(found) => Ok(Some(found.is_some_and(|batch| batch.base_offset <= offset))),
+        }
+    }
+}
+
+/// `None` if damage hides the value.
+fn unless_hidden<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Err(error) if error.is_corruption() => Ok(None),
+        read => read.map(Some),
+    }
+}
