@@ -483,7 +483,8 @@ impl Reader<'_> {
 }
 
 /// Of the best replica and the others of its leader epoch, chooses the one that can be read furthest: salvage reads past damage, a server
-/// does not. A replica of an earlier epoch may have records that a later leader never had.
+/// does not. A replica of an earlier epoch may have records that a later leader never had, unless the best one had that epoch where the other
+/// one ends: an epoch has one batch at an offset.
 fn readable_furthest(
     chosen: ChosenReplica,
     options: &OpenOptions,
@@ -498,6 +499,7 @@ fn readable_furthest(
     let Some(damage) = damage else {
         return Ok((best.log, others));
     };
+    let history = best.log.leader_epochs().unwrap_or_default();
     let mut furthest = None;
     let mut end = damage.log_end_offset;
     for (slot, log) in other_logs.iter().enumerate() {
@@ -506,7 +508,11 @@ fn readable_furthest(
             continue;
         }
         let (alone, _) = choose_replica(&[log.path()], options)?;
-        if alone.is_some_and(|alone| alone.best.leader_epoch == best.leader_epoch) {
+        let known = history.epoch_of(extent.log_end_offset - 1);
+        if alone.is_some_and(|alone| {
+            let epoch = alone.best.leader_epoch;
+            epoch == best.leader_epoch || known == Some(epoch)
+        }) {
             (furthest, end) = (Some(slot), extent.log_end_offset);
         }
     }
