@@ -140,7 +140,10 @@ impl Replica {
 
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let log = Log::open(path, options)?;
-        let end = readable(log.log_end_offset())?;
+        let extent = readable(log.extent())?;
+        let begin = extent.map(|extent| extent.log_start_offset);
+        let end = extent.filter(|extent| !extent.is_damaged);
+        let end = end.map(|extent| extent.log_end_offset);
         let known = readable(latest_epoch(&log))?;
         let (leader_epoch, end_at) = if let Some((leader_epoch, end)) = known.zip(end) {
             (leader_epoch.unwrap_or(-1), end)
@@ -148,7 +151,6 @@ impl Replica {
             let (leader_epoch, readable) = readable_end(&log, options)?;
             (leader_epoch, end.unwrap_or(readable))
         };
-        let begin = readable(log.log_start_offset())?;
         let lacks_before = log.lacks_before()?;
         Ok(Self {
             path: path.to_path_buf(),
@@ -168,7 +170,7 @@ pub(crate) fn latest_epoch(log: &Log) -> Result<Option<i32>> {
     let mut latest = log.leader_epoch()?;
     let segments = log.segments()?;
     let older = match segments.split_last() {
-        Some((active, older)) if active.size_bytes == 0 => older,
+        Some((active, older)) if active.size_bytes == 0 && !older.is_empty() => older,
         _ => return Ok(latest),
     };
     let (begin, end) = (log.log_start_offset()?, log.log_end_offset()?);

@@ -19,15 +19,15 @@ impl Log {
     /// # Errors
     /// `Io`; `Interrupted`.
     pub fn lacks_before(&self) -> Result<i64> {
-        let begin = unless_hidden(self.log_start_offset())?;
-        let segments = unless_hidden(self.segments())?.unwrap_or_default();
-        Ok(
-            match (begin, segments.first().map(|first| first.base_offset)) {
-                (Some(begin), Some(first)) if begin > first => 0,
-                (_, Some(first)) => first,
-                (begin, None) => begin.unwrap_or(i64::MAX),
-            },
-        )
+        let known = self.look(|view| {
+            let first = view.segments.first().map(|first| first.base_offset);
+            Ok((view.log_start_offset, first))
+        });
+        Ok(match unless_hidden(known)? {
+            Some((begin, Some(first))) if begin > first => 0,
+            Some((begin, first)) => first.unwrap_or(begin),
+            None => i64::MAX,
+        })
     }
 
     /// Which of several logs of one partition lacks offsets before the fewest segments, and of those the one that [lacks](Self::lacks_before) the
