@@ -216,7 +216,7 @@ impl Serving {
                 ..ServeOptions::default()
             },
         )?;
-        if let Some(missing) = missing_topic(&broker.report(), &options.topics) {
+        if let Some(missing) = missing_topic(&broker, &options.topics) {
             return Err(ServingError::Argument {
                 name: "topics",
                 reason: format!("no topic {missing} is here"),
@@ -403,7 +403,11 @@ fn with_tls(options: &ServingOptions, _: &mut ServerOptions) -> Result<(), Servi
     Ok(())
 }
 
-fn missing_topic<'a>(report: &ServeReport, asked: &'a [String]) -> Option<&'a String> {
+fn missing_topic<'a>(broker: &Broker, asked: &'a [String]) -> Option<&'a String> {
+    if asked.is_empty() {
+        return None;
+    }
+    let report = broker.report();
     let is_here = |name: &&String| report.topics.iter().any(|topic| topic.name == **name);
     asked.iter().find(|name| !is_here(name))
 }
