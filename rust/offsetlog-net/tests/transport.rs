@@ -110,6 +110,11 @@ fn files_are_sent_as_they_are() {
         let expected = Echo::file_bytes(position, length);
         assert!(answer[4..] == expected, "{position} {length}");
     }
+    // Without a copy through the process.
+    if cfg!(target_os = "linux") {
+        let all = 1 + 300_000 + Echo::file_size() as usize;
+        assert_eq!(running.echo.sent_and_read(), (all, 0));
+    }
 }
 
 /// Never anything in the place of what is missing.

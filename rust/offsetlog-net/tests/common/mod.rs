@@ -1,9 +1,10 @@
 //! A protocol logic whose requests say what to do with them.
 
-use offsetlog::disk::{Access, Disk, DiskFile, RealDisk};
+use offsetlog::disk::{Access, Disk, DiskFile, FileStat, Map, RealDisk};
 use offsetlog_net::transport::ServerLimits;
 use offsetlog_net::{Changes, Peer, Piece, Reply, Room, Service, Step};
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(crate) fn quick() -> ServerLimits {
 
 pub(crate) struct Echo {
     changes: Changes,
-    file: Arc<dyn DiskFile>,
+    file: Arc<Counting>,
     _folder: tempfile::TempDir,
     begun: AtomicUsize,
     ended: AtomicUsize,
@@ -51,7 +52,11 @@ impl Echo {
         std::fs::write(&path, bytes).unwrap();
         Self {
             changes: Changes::default(),
-            file: RealDisk.open(&path, Access::Read).unwrap(),
+            file: Arc::new(Counting {
+                file: RealDisk.open(&path, Access::Read).unwrap(),
+                sent: AtomicUsize::new(0),
+                read: AtomicUsize::new(0),
+            }),
             _folder: folder,
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
@@ -68,6 +73,12 @@ impl Echo {
         (position..position + length).map(byte_at).collect()
     }
 
+    /// Bytes of the file that the system sent by itself, and those that were read.
+    pub(crate) fn sent_and_read(&self) -> (usize, usize) {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (of(&self.file.sent), of(&self.file.read))
+    }
+
     pub(crate) fn received(&self) -> usize {
         self.received.load(Ordering::Relaxed)
     }
@@ -82,6 +93,57 @@ impl Echo {
 
     pub(crate) fn change(&self) {
         self.changes.announce();
+    }
+}
+
+/// A file that counts how its bytes leave it.
+#[derive(Debug)]
+struct Counting {
+    file: Arc<dyn DiskFile>,
+    sent: AtomicUsize,
+    read: AtomicUsize,
+}
+
+impl DiskFile for Counting {
+    fn stat(&self) -> io::Result<FileStat> {
+        self.file.stat()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, position)?;
+        self.read.fetch_add(read, Ordering::Relaxed);
+        Ok(read)
+    }
+
+    fn send_to(
+        &self,
+        to: BorrowedFd<'_>,
+        position: u64,
+        length: usize,
+    ) -> io::Result<Option<usize>> {
+        let sent = self.file.send_to(to, position, length)?;
+        self.sent.fetch_add(sent.unwrap_or(0), Ordering::Relaxed);
+        Ok(sent)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_at(bytes, position)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.file.set_len(size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn map(&self, size: u64) -> Option<Map> {
+        self.file.map(size)
     }
 }
 
@@ -127,7 +189,7 @@ impl Service for Echo {
                 pieces: vec![
                     Piece::Bytes(b"file".to_vec()),
                     Piece::File {
-                        file: Arc::clone(&self.file),
+                        file: Arc::clone(&self.file) as Arc<dyn DiskFile>,
                         position: number() as u64,
                         length: number() as u64,
                     },

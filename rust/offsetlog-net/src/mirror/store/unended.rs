@@ -15,6 +15,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+/// The cleaner removes a marker in a pass behind the one that removed the last record, also where `delete.retention.ms` is 0: a marker that is
+/// missing behind a record that was there less than this long ago was never there.
+const TWO_PASSES_MS: i64 = 1000;
+
 /// A transaction: producer id and first offset.
 pub(crate) type Unended = (i64, i64);
 
@@ -143,7 +147,8 @@ impl OpenOfCopy {
         while let Ok(header) = BatchHeader::parse(rest) {
             let base = header.base_offset.unwrap_or(header.last_offset);
             if base > expected {
-                let is_late = |open: &Open| now.saturating_sub(open.since) >= delete_retention_ms;
+                let stays_ms = delete_retention_ms.max(TWO_PASSES_MS);
+                let is_late = |open: &Open| now.saturating_sub(open.since) >= stays_ms;
                 let late = self.0.iter_mut().filter(|(_, open)| is_late(open));
                 for (&producer, open) in late {
                     tell(producer, open, &mut found);
@@ -303,6 +308,11 @@ mod tests {
             let times = (NOW + later, DAY_MS);
             assert_eq!(open.take(&both, 5, times), found);
         }
+        // In one answer, of a topic whose markers stay for no time.
+        let mut open = copy();
+        let mut both = batch(5, 1, false, false);
+        both.extend(batch(8, 1, false, false));
+        assert_eq!(open.take(&both, 5, (NOW + DAY_MS, 0)), []);
         // A further record of it, which the source still has, a day later.
         let mut open = copy();
         let more = batch(5, 1, false, false);
