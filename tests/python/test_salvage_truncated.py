@@ -194,3 +194,12 @@ def test_a_log_that_was_not_truncated_gets_back_what_recovery_cut_however_far_it
     with Log.open(report.path) as log:
         assert [record.offset for record in log.scan()] == [*range(100)]
     assert [(taken.first_offset, taken.last_offset) for taken in report.taken_back] == [(91, 99)]
+
+
+def test_a_log_whose_records_were_deleted_gets_back_what_recovery_cut(tmp_path: Path) -> None:
+    """No batch is left before the cut: nothing says that the log was truncated."""
+    old = cut_at_90(tmp_path)
+    with Log.open(old, "a") as log:
+        log.delete_records_before(log.log_end_offset)
+    report = salvage(old, tmp_path / "new/orders-0")
+    assert [(taken.first_offset, taken.last_offset) for taken in report.taken_back] == [(91, 99)]

@@ -508,7 +508,12 @@ fn readable_furthest(
             continue;
         }
         let (alone, _) = choose_replica(&[log.path()], options)?;
+        // The last epoch that is known says nothing of what lies behind its beginning, unless there is no later one.
+        let is_whole = history.latest().is_some_and(|last| {
+            last.start_offset >= extent.log_end_offset || last.epoch == best.leader_epoch
+        });
         let known = history.epoch_of(extent.log_end_offset - 1);
+        let known = known.filter(|_| is_whole);
         if alone.is_some_and(|alone| {
             let epoch = alone.best.leader_epoch;
             epoch == best.leader_epoch || known == Some(epoch)

@@ -2,7 +2,9 @@
 
 use crate::client::{Client, Fetch, consume, copy, data, read_all};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
-use offsetlog::{BatchInfo, Log, OpenOptions};
+use offsetlog::{
+    AppendOptions, BatchBuilder, BatchInfo, Log, LogWriter, OpenOptions, WriteOptions,
+};
 use offsetlog_net::Service;
 use offsetlog_net::server::{Broker, Event, ServeOptions};
 use std::path::Path;
@@ -308,4 +310,38 @@ fn of_several_replicas_the_one_that_can_be_read_furthest_is_served() {
     let mut client = Client::new(&broker);
     let fetch = Fetch::new("g-roll-ms", 0, damaged.base_offset);
     assert_eq!(client.fetch(&fetch).error, 2);
+}
+
+/// The newest replica's checkpoint lacks its last epoch, as after a crash, and damage hides its batches: where the older one goes on is not
+/// known to be the same.
+#[test]
+fn a_stale_replica_is_not_read_past_the_damage_of_a_newer_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [newer, stale] = ["newer", "stale"].map(|name| folder.path().join(name).join("orders-0"));
+    let append = |path: &Path, values: &[&str], epoch: i32| {
+        let log = LogWriter::open(path, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+        for value in values {
+            let mut batch = BatchBuilder::default();
+            batch.push(1, None, Some(value.as_bytes()), &[]).unwrap();
+            let options = AppendOptions {
+                leader_epoch: Some(epoch),
+                ..AppendOptions::default()
+            };
+            log.append(&mut batch, &options).unwrap();
+        }
+        log.close().unwrap();
+    };
+    for path in [&newer, &stale] {
+        append(path, &["value"; 6], 0);
+    }
+    append(&newer, &["newer"; 4], 1);
+    append(&stale, &["stale"; 3], 0);
+    let all = batches(&newer);
+    flip(&newer, &all[4]);
+    std::fs::write(newer.join("leader-epoch-checkpoint"), "0\n1\n0 0\n").unwrap();
+    let paths = [newer.parent().unwrap(), stale.parent().unwrap()];
+    let broker = Broker::open(&paths, ServeOptions::default()).unwrap();
+    let mut client = Client::new(&broker);
+    let (_, end, error) = read_all(&mut client, &Fetch::new("orders", 0, 0));
+    assert_eq!((end, error), (4, 2));
 }

@@ -91,6 +91,7 @@ fn truncated_of(log: &Log, segment: &SegmentInfo, cuts: &[Cut]) -> Result<Vec<bo
     let (mut position, mut end) = (0, None);
     let replaced =
         |cut: &Cut, end: Option<i64>| cut.first.zip(end).is_some_and(|(first, end)| first < end);
+    let begins_inside = log.log_start_offset()? > segment.base_offset;
     let name = SegmentFileName::live(segment.base_offset, SegmentFile::Log).to_string();
     let mut scan = match log.scan(&ScanOptions {
         start: Some(segment.base_offset.max(log.log_start_offset()?)),
@@ -110,7 +111,8 @@ fn truncated_of(log: &Log, segment: &SegmentInfo, cuts: &[Cut]) -> Result<Vec<bo
             open.next_if(|(_, cut)| begin.is_none_or(|begin| cut.position <= begin))
         {
             // Damage there, or a log start offset behind it, hides where batches ended.
-            let is_hidden = begin.is_some() || report.hole_count() > 0;
+            let is_hidden =
+                begin.is_some() || report.hole_count() > 0 || (begins_inside && end.is_none());
             *is_truncated = replaced(cut, end) || !(is_hidden || position == cut.position);
         }
         let Some(batch) = batch else { break };

@@ -98,12 +98,10 @@ impl Writer {
             refuse_unless_log_dir(disk, path)?;
         }
         for path in paths {
-            let becoming = if disk.stat(path).is_err() {
+            if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
-                None
-            } else {
-                crate::log::note_offsets(disk, path)?
-            };
+            }
+            let becoming = crate::log::note_offsets(disk, path)?;
             locks.push(crate::log::lock_log_dir(disk, path)?);
             if let Some(becoming) = becoming {
                 becoming.release();

@@ -122,6 +122,10 @@ impl Site {
     fn put_in_place(&self, log_start_offset: i64) -> Result<()> {
         // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
         refuse_used(self.disk.as_ref(), &self.new)?;
+        if !self.is_log_dir && has_log_dir_files(self.disk.as_ref(), &self.parent)? {
+            let reason = "the folder became a log dir while the partition was built: begin again, for its checkpoints";
+            return Err(Error::log_dir(&self.parent, reason));
+        }
         if self.is_log_dir {
             // Lines that the log dir's checkpoints have for an earlier directory of this name do not apply to this one. The log
             // start offset must be there before the log is, or deleted records could be read for a moment.

@@ -34,7 +34,10 @@ impl Store {
                 .take_out(&append.at, &log, self.open.disk.as_ref())?;
         let mut at_gap = self.open_transactions.take_at_gap(&append.at);
         if append.position > end {
-            at_gap.extend(open.at_gap());
+            // What an append that failed had to tell is told once.
+            let found = open.at_gap();
+            at_gap.retain(|each| !found.contains(each));
+            at_gap.extend(found);
         }
         if let Err(error) = Self::append_runs(&log, append, records, (start, end)) {
             self.open_transactions.keep_at_gap(&append.at, at_gap);

@@ -71,6 +71,8 @@ struct Queue<'p> {
     /// Whether the other thread waits for a batch, and the pass for the oldest one.
     other_waits: bool,
     pass_waits: bool,
+    /// A thread has panicked: what it was at work on is never done.
+    has_died: bool,
     is_over: bool,
 }
 
@@ -197,7 +199,9 @@ impl<'p> Board<'p> {
         (number, batch, bytes, mut out): (u64, Batch<'p>, Vec<u8>, Vec<u8>),
         filter: &mut Filter,
     ) -> MutexGuard<'_, Queue<'p>> {
+        let alive = Alive(self);
         let cleaned = batch.clean(filter, &bytes, &mut out);
+        std::mem::forget(alive);
         let mut queue = self.lock();
         queue.put(
             number,
@@ -211,6 +215,16 @@ impl<'p> Board<'p> {
             self.is_done.notify_one();
         }
         queue
+    }
+}
+
+/// Tells the pass if the thread at work panics, so that it does not wait for ever.
+struct Alive<'b, 'p>(&'b Board<'p>);
+
+impl Drop for Alive<'_, '_> {
+    fn drop(&mut self) {
+        self.0.lock().has_died = true;
+        self.0.is_done.notify_one();
     }
 }
 
@@ -298,6 +312,10 @@ impl<'s, 'p> InOrder<'s, 'p> {
             } else if let Some(taken) = queue.take() {
                 drop(queue);
                 queue = board.filter(taken, &mut self.filter);
+            } else if queue.has_died {
+                // The panic itself comes out where the threads are joined.
+                let error = Error::argument("threads", "a thread that compacts has ended early");
+                return Err((error, None));
             } else {
                 queue.pass_waits = true;
                 queue = board

@@ -3,6 +3,7 @@
 use super::{LOCK_FILE, PartitionState, forget_dead_writers};
 use crate::disk::{Disk, IoCall, Lock, LockKind, read_whole};
 use crate::error::{Error, ErrorKind, Result, is_out_of_room};
+use crate::folder::is_absent;
 use crate::log::writers::{RaiseAtEnd, Slot};
 use crate::segment::Directory;
 use offsetlog_format::name::LOCK;
@@ -83,12 +84,13 @@ fn held(disk: &dyn Disk, path: &Path) -> Error {
 /// # Errors
 /// `Locked`; `Io`.
 pub(super) fn check_idle(disk: &dyn Disk, partition: &Path) -> Result<()> {
-    match lock_idle(disk, partition)? {
-        Some(idle) => {
-            idle.release();
-            Ok(())
-        }
-        None => Err(held(disk, &partition.join(LOCK_FILE))),
+    // Asks and takes nothing: a writer that begins meanwhile must not find the partition locked, and it may be another user's.
+    let path = partition.join(LOCK_FILE);
+    match disk.lock_holder(&path) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(held(disk, &path)),
+        Err(error) if is_absent(&error) => Ok(()),
+        Err(error) => Err(Error::io(IoCall::Lock, &path, error)),
     }
 }
 

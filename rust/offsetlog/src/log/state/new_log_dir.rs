@@ -7,7 +7,7 @@ use super::locks::check_idle;
 use super::log_dir_files::SHARED_LOCK_FILE;
 use super::{STATE_FILE, lock_shared_files, read_state};
 use crate::disk::{Disk, EntryKind, IoCall, Lock, write_whole};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{has_log_dir_files, is_absent, is_there};
 use offsetlog_format::name::{DirectoryName, DirectoryState, FileName, SegmentFile};
 use offsetlog_format::{OffsetCheckpoint, OffsetCheckpointFile, PartitionOffset};
@@ -64,9 +64,18 @@ pub(crate) fn note_offsets(disk: &dyn Disk, folder: &Path) -> Result<Option<Lock
 pub(crate) fn became_log_dir(disk: &dyn Disk, folder: &Path) -> Result<bool> {
     // Made before the partitions' locks are looked at: where it is not, who makes a log dir of the folder finds this one locked.
     if is_there(disk, &folder.join(SHARED_LOCK_FILE))? {
-        lock_shared_files(disk, folder)?.release();
+        match lock_shared_files(disk, folder) {
+            Ok(lock) => lock.release(),
+            // Another user's, who was refused or has finished: none of this user's programs can make a log dir of the folder.
+            Err(error) if is_denied(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
     has_log_dir_files(disk, folder)
+}
+
+fn is_denied(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn lines(disk: &dyn Disk, folder: &Path) -> Result<Lines> {
