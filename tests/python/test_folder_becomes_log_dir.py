@@ -146,3 +146,29 @@ def test_nobody_may_write_a_partition_meanwhile(folder: Path, make: Callable[[Pa
     assert starts(folder) == [15, 0, 10]
     make(folder)
     assert starts(folder) == [15, 0, 10]
+
+
+def test_a_partition_that_is_built_meanwhile_keeps_what_was_deleted(tmp_path: Path) -> None:
+    """The folder becomes a log dir in the midst of the work."""
+    source = tmp_path / "old" / "t-0"
+    with Log.open(source, "a") as log:
+        with log.writer(batch_bytes=16_000) as writer:
+            for _ in range(3000):
+                writer.append(b"x" * 1000)
+        # Inside of the first batch.
+        log.delete_records_before(5)
+    place = tmp_path / "plain"
+    place.mkdir()
+    made: list[bool] = []
+
+    def progress(_done: int, _total: int) -> None:
+        if not made:
+            made.append(True)
+            opened(place)
+
+    report = offsetlog.salvage(source, place / "t-0", progress=progress)
+    assert made == [True]
+    with Log.open(report.path) as salvaged:
+        assert salvaged.log_start_offset == 5
+        assert next(iter(salvaged.scan())).offset == 5
+    assert "t 0 5" in (place / "log-start-offset-checkpoint").read_text().splitlines()

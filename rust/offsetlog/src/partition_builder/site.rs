@@ -99,19 +99,28 @@ impl Site {
 
     /// Moves the finished directory into place.
     pub(super) fn publish(&self, log_start_offset: i64) -> Result<()> {
+        // The folder may have become a log dir while the partition was built.
+        let became = !self.is_log_dir && has_log_dir_files(self.disk.as_ref(), &self.parent)?;
+        let _lock = if became {
+            Some(lock_log_dir(self.disk.as_ref(), &self.parent)?)
+        } else {
+            None
+        };
+        let is_log_dir = self.is_log_dir || became;
         let replaced = self.take_away_empty()?;
-        self.put_in_place(log_start_offset).inspect_err(|_| {
-            if let Some(replaced) = &replaced {
-                self.put_back(replaced);
-            }
-        })?;
+        self.put_in_place(log_start_offset, is_log_dir)
+            .inspect_err(|_| {
+                if let Some(replaced) = &replaced {
+                    self.put_back(replaced);
+                }
+            })?;
         // If the folder cannot be removed, it does no harm: it is removed like that of a deleted topic.
         self.discard();
         if let Some(replaced) = replaced {
             let _ = remove_all(self.disk.as_ref(), &replaced, DEPTH_MAX);
         }
         // In a log dir only the log dir's checkpoints hold the log start offset, and what a broker need not recover.
-        self.give_all_lines(log_start_offset).map_err(|error| {
+        self.give_all_lines(log_start_offset, is_log_dir).map_err(|error| {
             error.advise(
                 "the new partition is complete and durable, only lines of its log dir's checkpoints are missing: a broker recovers it \
                  when it starts. To make it again, remove its directory first",
@@ -119,14 +128,10 @@ impl Site {
         })
     }
 
-    fn put_in_place(&self, log_start_offset: i64) -> Result<()> {
+    fn put_in_place(&self, log_start_offset: i64, is_log_dir: bool) -> Result<()> {
         // If somebody else created the directory in the meantime, the log dir's checkpoints belong to it.
         refuse_used(self.disk.as_ref(), &self.new)?;
-        if !self.is_log_dir && has_log_dir_files(self.disk.as_ref(), &self.parent)? {
-            let reason = "the folder became a log dir while the partition was built: begin again, for its checkpoints";
-            return Err(Error::log_dir(&self.parent, reason));
-        }
-        if self.is_log_dir {
+        if is_log_dir {
             // Lines that the log dir's checkpoints have for an earlier directory of this name do not apply to this one. The log
             // start offset must be there before the log is, or deleted records could be read for a moment.
             let built = Log::open(&self.building, &self.options)?.segments()?;
@@ -177,8 +182,8 @@ impl Site {
         }
     }
 
-    fn give_all_lines(&self, log_start_offset: i64) -> Result<()> {
-        if self.is_log_dir {
+    fn give_all_lines(&self, log_start_offset: i64, is_log_dir: bool) -> Result<()> {
+        if is_log_dir {
             give_lines(
                 &self.new,
                 &self.topic,
