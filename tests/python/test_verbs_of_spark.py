@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ from verbs_page import Row
 from writing import HOLD, running
 
 from offsetlog import LimitExceededError, Log, LogDir, LogLockedError, OffsetLogError, WritableLog, commits
-from offsetlog._commit import moving, publishing, staging
+from offsetlog._commit import moving, notes, publishing, staging
 from offsetlog._commit.staging import STAGING
 from offsetlog.errors import CheckpointError
 from offsetlog.spark.sink import OffsetLogWriter, StreamWriter, prepare
@@ -382,6 +384,24 @@ def test_a_commit_that_cannot_succeed_waits_for_no_other_partition(
 ) -> None:
     """One is damaged, and another process holds one: it would be waited for, at most a minute. Here that is longer than a test may last."""
     monkeypatch.setattr(publishing, "LOCK_SECONDS", 3600.0)
+    has_begun, move_to = threading.Event(), moving.move_to
+
+    def in_turn(
+        commit: notes.Commit,
+        target: notes.CommitTarget,
+        *,
+        still: Callable[[], None],
+        patience: moving.Patience,
+        failed: threading.Event | None = None,
+    ) -> int:
+        """The one that fails fails when the other one has begun: otherwise that is given up without a word."""
+        if target.name == "t-2":
+            has_begun.set()
+        elif target.name == "t-1":
+            assert has_begun.wait(60)
+        return move_to(commit, target, still=still, patience=patience, failed=failed)
+
+    monkeypatch.setattr(publishing, "move_to", in_turn)
     DAMAGES[EPOCHS].harm(of_damage(place / "t-1", DAMAGES[EPOCHS]))
     with Log.open(place / "t-2", "a"), pytest.raises(CheckpointError, match="t-1"):
         run(place, kind)
