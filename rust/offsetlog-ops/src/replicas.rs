@@ -82,7 +82,9 @@ pub fn choose_replica<P: AsRef<Path>>(
     all.sort_by_key(|replica| replica.end_is_hidden);
     // Of equals the first.
     all.sort_by_key(|replica| std::cmp::Reverse((replica.leader_epoch, replica.end)));
-    whole_first(&mut all)?;
+    // What is before the beginning of the chosen one is not restored.
+    let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
+    Log::put_most_whole_first(&mut all, rank, |replica| &replica.log)?;
     let mut all = all.into_iter();
     let Some(best) = all.next() else {
         return Ok((None, failures));
@@ -213,24 +215,6 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
         }
     }
     Ok((leader_epoch, begin))
-}
-
-/// Of the best ones puts that one first which lacks offsets before the fewest segments, then that one whose first segment is the earliest:
-/// what is before the beginning of the chosen one is not restored. Of equals the first.
-fn whole_first(all: &mut [Replica]) -> Result<()> {
-    let rank = |replica: &Replica| (replica.leader_epoch, replica.end, replica.end_is_hidden);
-    let first = all.first().map(rank);
-    let equal = all.iter().take_while(|each| Some(rank(each)) == first);
-    let equal = equal.count();
-    if equal < 2 {
-        return Ok(());
-    }
-    let logs: Vec<&Log> = all.iter().take(equal).map(|each| &each.log).collect();
-    let best = Log::most_whole(&logs)?;
-    if let Some(front) = all.get_mut(..=best) {
-        front.rotate_right(1);
-    }
-    Ok(())
 }
 
 /// `None` if damage hides the value.

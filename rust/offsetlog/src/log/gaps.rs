@@ -30,28 +30,39 @@ impl Log {
         })
     }
 
-    /// Which of several logs of one partition lacks offsets before the fewest segments, and of those the one that [lacks](Self::lacks_before) the
-    /// fewest at its beginning; of equals the first. A segment that is lost leaves such a gap, and so does compaction. A log that cannot be
-    /// read is the last one.
+    /// Of several logs of one partition, best first, takes those that rank as the first one does, and puts that one first which lacks offsets
+    /// before the fewest segments, and of those the one that [lacks](Self::lacks_before) the fewest at its beginning; of equals the first. A
+    /// segment that is lost leaves such a gap, and so does compaction. A log that cannot be read is the last one.
     ///
-    /// Cost: a look-up for each segment of each log.
+    /// Cost: none where one ranks alone; otherwise a look-up for each segment of each log.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), offsetlog::Error> {
     /// use offsetlog::{Log, OpenOptions};
     /// let options = OpenOptions::default();
-    /// let replicas = [Log::open("/mnt/one/orders-0", &options)?, Log::open("/mnt/two/orders-0", &options)?];
-    /// let best = Log::most_whole(&[&replicas[0], &replicas[1]])?;
-    /// println!("{}", replicas[best].path().display());
+    /// let mut replicas = [Log::open("/mnt/one/orders-0", &options)?, Log::open("/mnt/two/orders-0", &options)?];
+    /// Log::put_most_whole_first(&mut replicas, |_| 0, |log| log)?;
+    /// println!("{}", replicas[0].path().display());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// `Interrupted`.
-    pub fn most_whole(logs: &[&Self]) -> Result<usize> {
+    pub fn put_most_whole_first<T, K: PartialEq>(
+        all: &mut [T],
+        rank: impl Fn(&T) -> K,
+        log: impl Fn(&T) -> &Self,
+    ) -> Result<()> {
+        let first = all.first().map(&rank);
+        let equal = all.iter().take_while(|each| Some(rank(each)) == first);
+        let equal = equal.count();
+        if equal < 2 {
+            return Ok(());
+        }
         let mut best = (0, (usize::MAX, i64::MAX));
-        for (number, log) in logs.iter().enumerate() {
+        for (number, each) in all.iter().take(equal).enumerate() {
+            let log = log(each);
             let lacks = log
                 .gaps_before_segments()
                 .and_then(|gaps| Ok((gaps.len(), log.lacks_before()?)));
@@ -61,7 +72,10 @@ impl Log {
                 _ => {}
             }
         }
-        Ok(best.0)
+        if let Some(front) = all.get_mut(..=best.0) {
+            front.rotate_right(1);
+        }
+        Ok(())
     }
 
     /// The base offsets of the segments whose preceding offset is in no batch, ascending. What damage hides does not count.

@@ -182,7 +182,7 @@ impl LogDir {
         }
         // Of equals the first.
         all.sort_by_key(|replica| Reverse(replica.reach));
-        whole_first(&mut all)?;
+        Log::put_most_whole_first(&mut all, |each| each.reach, |each| &each.log)?;
         let mut all = all.into_iter();
         let Some(best) = all.next() else {
             let first = failures.into_iter().next().map(|(_, error)| error);
@@ -308,23 +308,6 @@ impl Replica {
             log,
         })
     }
-}
-
-/// Of the best ones puts that one first which lacks offsets before the fewest segments, then that one whose first segment is the earliest. Of
-/// equals the first.
-fn whole_first(all: &mut [Replica]) -> Result<()> {
-    let reach = all.first().map(|first| first.reach);
-    let equal = all.iter().take_while(|each| Some(each.reach) == reach);
-    let equal = equal.count();
-    if equal < 2 {
-        return Ok(());
-    }
-    let logs: Vec<&Log> = all.iter().take(equal).map(|each| &each.log).collect();
-    let best = Log::most_whole(&logs)?;
-    if let Some(front) = all.get_mut(..=best) {
-        front.rotate_right(1);
-    }
-    Ok(())
 }
 
 /// A replica that ends behind the one that is read.
