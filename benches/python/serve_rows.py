@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -15,9 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
 
+from bare_sender import REQUEST
 from broker import Broker
 from data import BUILD, MAVEN_HINT, ROOT, Kafka, Sizes, need, run, say
-from fetching import Wire
+from fetching import RECEIVE_BYTES, Wire
 from figures import Row, gigabytes, milliseconds
 from processes import BenchError
 
@@ -92,8 +94,6 @@ def served(log_dir: Path, port: int, *options: str | Path) -> Iterator[Serving]:
 
 def wait_for_port(port: int, started: float) -> float:
     """Until somebody listens."""
-    import socket  # noqa: PLC0415 - the one use
-
     while time.monotonic() - started < STARTING_SECONDS:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return time.monotonic() - started
@@ -117,6 +117,39 @@ def read_all(address: str, authority: str | None = None) -> int:
             for records in wire.records(TOPIC, partition, FETCH_BYTES):
                 total += len(records)
     return total
+
+
+@contextlib.contextmanager
+def sent_bare(logs: Path) -> Iterator[tuple[Callable[[], int], int]]:
+    """Reads the same files from a program that only sends them, as many bytes a request: the work, and the sender's process id."""
+    files = [file for partition in range(PARTITIONS) for file in sorted((logs / f"{TOPIC}-{partition}").glob("*.log"))]
+    words = [sys.executable, str(Path(__file__).with_name("bare_sender.py")), *map(str, files)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        port = int(process.stdout.readline())
+        buffer = memoryview(bytearray(FETCH_BYTES))
+
+        def read() -> int:
+            total = 0
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+                for number, file in enumerate(files):
+                    size = file.stat().st_size
+                    for offset in range(0, size, FETCH_BYTES):
+                        wanted = min(FETCH_BYTES, size - offset)
+                        connection.sendall(REQUEST.pack(number, offset, wanted))
+                        at = 0
+                        while at < wanted:
+                            count = connection.recv_into(buffer[at:wanted])
+                            if count == 0:
+                                raise BenchError("the bare sender ended")
+                            at += count
+                        total += wanted
+            return total
+
+        yield read, process.pid
+        process.stdin.close()
 
 
 def written(folder: Path, size: int) -> int:
@@ -195,12 +228,14 @@ class Serve:
             with served(broker.logs, self._free()) as ours:
                 if 43 in wanted:
                     say("row 43: raw fetches")
-                    sides = ((lambda: read_all(broker.address), broker.pid), (lambda: read_all(ours.address), ours.pid))
-                    (peer, own), count = self._in_turn(sides)
+                    with sent_bare(broker.logs) as bare:
+                        sides = ((lambda: read_all(broker.address), broker.pid), (lambda: read_all(ours.address), ours.pid), bare)
+                        (peer, own, limit), count = self._in_turn(sides)
                     show = gigabytes(0, count)
-                    yield Row(43, "raw fetch, 8 MiB a request", "Kafka 4.3.0", peer.wall, own.wall, show, "times", 1.3, 2)
-                    per_gb = [[cost / count * 1e9 for cost in side.cpu] for side in (peer, own)]
-                    yield Row(43, "the same, CPU of the server for 1 GB", "Kafka 4.3.0", *per_gb, milliseconds, "share", 0.5)
+                    yield Row(43, "raw fetch, 8 MiB a request", "Kafka 4.3.0", peer.wall, own.wall, show, "times", 1.3, 2, limit.wall)
+                    costs, server = [[cost / count * 1e9 for cost in side.cpu] for side in (peer, own, limit)], "Kafka 4.3.0"
+                    work = "the same, CPU of the server for 1 GB"
+                    yield Row(43, work, server, costs[0], costs[1], milliseconds, "share", 0.5, limit=costs[2])
                 if 45 in wanted:
                     yield from self._consumers(broker, ours)
                 if 48 in wanted:
