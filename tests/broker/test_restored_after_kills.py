@@ -23,7 +23,7 @@ from conftest import VERSIONS
 from offsetlog import restore
 
 SETTINGS = {**BUSY, "log.retention.ms": -1, "log.segment.delete.delay.ms": 1000}
-KILLS = 60 if IS_WHOLE else 10
+KILLS = 60 if IS_WHOLE else 6
 SECONDS = 300
 HOLED, SHORT = "g-plain-0", "g-plain-1"
 """Each has two replicas. Of the first one the longer one has a hole, which the other fills; of the second one the other is longer."""

@@ -42,16 +42,11 @@ from offsetlog import restore
     cases(
         [
             ("clean", "4.3.0", 2),
-            ("clean", "3.9.2-zookeeper", 2),
             ("clean", "2.8.2", 2),
             ("unclean", "3.9.2", 1),
-            ("unclean", "2.8.2", 1),
-            ("live", "4.3.0", 1),
-            ("live", "2.8.2", 2),
-            ("2.8.2", "3.9.2", 2),
+            ("live", "3.9.2-zookeeper", 1),
             ("2.8.2", "2.8.2", 1),
             ("torn", "4.3.0", 1),
-            ("torn", "2.8.2", 2),
         ],
         ("clean", *KILLED, "2.8.2", "torn"),
         ("4.3.0", "3.9.2", "3.9.2-zookeeper", "2.8.2"),
