@@ -190,6 +190,46 @@ fn nothing_is_made_inside_of_a_partition() {
     );
 }
 
+/// Nothing but partitions is made inside of a log dir: a broker does not start where another folder is.
+#[test]
+fn only_partitions_are_made_inside_of_a_log_dir() {
+    let root = tempfile::tempdir().unwrap();
+    let log_dir = root.path().join("logs");
+    std::fs::create_dir(&log_dir).unwrap();
+    std::fs::write(
+        log_dir.join("meta.properties"),
+        "version=1\ncluster.id=abc\nnode.id=1\n",
+    )
+    .unwrap();
+    let partition = text(&log_dir.join("orders-0"));
+    let appended = offsetlog_fed("one\n", &["append", &partition]);
+    assert_eq!(appended.code, 0, "{}", appended.err);
+    std::fs::create_dir(root.path().join("empty")).unwrap();
+    let before = tree(root.path());
+    let inside = |name: &str| text(&log_dir.join(name));
+    let refused = |outcome: &Outcome| {
+        assert_eq!(outcome.code, 2, "{}", outcome.err);
+        let said = &outcome.err;
+        assert!(said.contains("a broker does not start"), "{said}");
+    };
+    for name in ["backup", "payments-0", "backup/deeper"] {
+        refused(&offsetlog(&["create", "t", &inside(name)]));
+        let nowhere = ["mirror", "--bootstrap", "127.0.0.1:1", "--once", "--into"];
+        refused(&offsetlog(&[&nowhere[..], &[&inside(name)]].concat()));
+        refused(&offsetlog(&["restore", &partition, "--into", &inside(name)]));
+    }
+    for name in ["backup/payments-0", "payments-0/payments-1"] {
+        refused(&offsetlog_fed("two\n", &["append", &inside(name)]));
+        refused(&offsetlog(&["convert", &partition, &inside(name)]));
+        refused(&offsetlog(&["salvage", &partition, "--into", &inside(name)]));
+    }
+    assert!(tree(root.path()) == before);
+    // One that is there already is opened as ever.
+    std::fs::create_dir(log_dir.join("older")).unwrap();
+    std::fs::write(log_dir.join("older/meta.properties"), "version=1\n").unwrap();
+    assert_eq!(offsetlog(&["create", "t", &inside("older")]).code, 0);
+}
+
 /// Beside partitions a log dir whose name looks like one is left out, and said.
 #[test]
 fn a_log_dir_among_partitions_is_left_out_and_said() {

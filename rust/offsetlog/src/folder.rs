@@ -109,10 +109,12 @@ pub(crate) fn refuse_unless_partition(disk: &dyn Disk, path: &Path) -> Result<()
 }
 
 /// Refuses to keep partitions in a partition's directory, in the folder around log dirs, and in ZooKeeper's data. Accepts a missing or an
-/// empty folder, unless the log dir would begin inside a partition's directory or among ZooKeeper's files.
+/// empty folder, unless the log dir would begin inside a log dir or a partition's directory, or among ZooKeeper's files.
 pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> {
     match FolderContents::of(disk, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_place(disk, path, true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            refuse_place(disk, path, Place::NewLogDir)
+        }
         Err(error) => Err(Error::io(IoCall::List, path, error)),
         Ok(contents) => match contents.kind(disk, path) {
             FolderKind::Partition => Err(Error::log_dir(
@@ -121,22 +123,32 @@ pub(crate) fn refuse_unless_log_dir(disk: &dyn Disk, path: &Path) -> Result<()> 
             )),
             FolderKind::AroundLogDirs(log_dirs) => Err(around(path, &log_dirs)),
             FolderKind::ZooKeeper => Err(zookeepers(path)),
-            FolderKind::LogDir => refuse_place(disk, path, false),
-            FolderKind::Other => refuse_place(disk, path, true),
+            FolderKind::LogDir => refuse_place(disk, path, Place::LogDir),
+            FolderKind::Other => refuse_place(disk, path, Place::NewLogDir),
         },
     }
 }
 
-/// Refuses a place for a new partition: inside of another one's directory, or among ZooKeeper's files, which would then look like a log
-/// dir's.
+/// Refuses a place for a new partition: inside of another one's directory, in a new folder inside of a log dir, or among ZooKeeper's files,
+/// which would then look like a log dir's.
 pub(crate) fn refuse_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
-    refuse_place(disk, path, true)
+    refuse_place(disk, path, Place::NewPartition)
 }
 
-/// Refuses a place inside a partition's directory: no broker would ever see what is there, and it is deleted with the partition. A new
-/// partition or log dir is refused among ZooKeeper's files too: the folder around it would then be taken for a log dir, or for one around
-/// log dirs. A log dir that is there already is not.
-fn refuse_place(disk: &dyn Disk, path: &Path, is_new: bool) -> Result<()> {
+/// For what a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A log dir that is there already.
+    LogDir,
+    NewLogDir,
+    NewPartition,
+}
+
+/// Refuses a place inside a partition's directory: no broker would ever see what is there, and it is deleted with the partition.
+///
+/// Of what is new, two more. Among ZooKeeper's files the folder around it would be taken for a log dir, or for one around log dirs. Inside of
+/// a log dir it would be, or be in, a folder that is no partition's, and no broker starts with such a folder (`LogManager.loadLogs`).
+fn refuse_place(disk: &dyn Disk, path: &Path, place: Place) -> Result<()> {
     // Looks at the two nearest existing folders above, since a partition has folders of its own. Anything in a folder of ours, such as
     // staged records, is not part of a log dir and is deleted with it.
     let is_ours = |part: &Path| {
@@ -158,8 +170,21 @@ fn refuse_place(disk: &dyn Disk, path: &Path, is_new: bool) -> Result<()> {
             Err(error) => return Err(Error::io(IoCall::List, ancestor, error)),
         };
         seen += 1;
+        let (is_new, is_around) = (place != Place::LogDir, Some(ancestor) == path.parent());
+        // The first one that is there: what is between is made.
         if is_new
-            && Some(ancestor) == path.parent()
+            && seen == 1
+            && contents.is_marked()
+            && !(place == Place::NewPartition && is_around)
+        {
+            let reason = format!(
+                "inside of the log dir {}: a broker does not start if there is a folder that is no partition's; choose another place",
+                ancestor.display()
+            );
+            return Err(Error::log_dir(path, reason));
+        }
+        if is_new
+            && is_around
             && (contents.is_version_2(ancestor) || contents.is_around_version_2(disk, ancestor))
             && contents.kind(disk, ancestor) == FolderKind::ZooKeeper
         {
