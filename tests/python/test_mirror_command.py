@@ -171,6 +171,7 @@ def test_brokers_that_do_not_answer_are_given_up(tmp_path: Path) -> None:
     assert "127.0.0.1:1" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_the_source_deletes_stays_unless_deletes_are_followed(tmp_path: Path) -> None:
     """A deleted topic that stays is exit code 3, deleted records that stay 0; `--refresh` says how soon a running mirror sees them."""
     for place in named("g-idem-0", "g-plain-0"):
