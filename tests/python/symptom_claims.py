@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from frames import frames
-from golden import CLEAN, CLEAN_LOG_DIRS, DATA, Golden, named, rows
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA, Golden, Row, named, rows
 
 from offsetlog import Log, identity, verify
 
@@ -99,9 +99,8 @@ def compaction_does_not_run(here: Path) -> None:
     assert len(cleaned) == len(set(cleaned)) < len([row for row in golden.rows if row.offset < point])
 
 
-def stuck_at_last_stable_offset(here: Path) -> None:
-    """Behind the aborted transaction `read_committed` shows what other producers committed, and no record of this one."""
-    (golden,) = named("g-txn-0")
+def shown_if_aborted(golden: Golden) -> tuple[Row, ...]:
+    """What a `read_committed` consumer gets of `g-txn-0` once its open transaction is aborted, by the broker's frames and its own index."""
     aborted: list[tuple[int, int, int]] = []
     for index in golden.directory.glob("*.txnindex"):
         aborted += (entry[1:4] for entry in struct.iter_unpack(">hqqqq", index.read_bytes()))
@@ -113,12 +112,18 @@ def stuck_at_last_stable_offset(here: Path) -> None:
             is_of_it = frame.producer_id == PRODUCER and frame.base_offset >= golden.last_stable_offset
             if frame.is_transactional and (is_aborted or is_of_it):
                 hidden.update(range(frame.base_offset, frame.last_offset + 1))
-    shown = [row for row in golden.rows if row.offset not in hidden]
+    return tuple(row for row in golden.rows if row.offset not in hidden)
+
+
+def stuck_at_last_stable_offset(here: Path) -> None:
+    """Behind the aborted transaction `read_committed` shows what other producers committed, and no record of this one."""
+    (golden,) = named("g-txn-0")
+    shown = shown_if_aborted(golden)
     assert tuple(row for row in shown if row.offset < golden.last_stable_offset) == golden.committed
     assert (len(golden.committed), len(golden.rows), len(shown)) == (170, 328, 187)
     path = here / "disks" / "log-dir-2" / "g-txn-0"
     with Log.open(path) as log:
-        assert rows(log.scan(isolation_level="read_committed")) == tuple(shown)
+        assert rows(log.scan(isolation_level="read_committed")) == shown
         assert log.last_stable_offset == log.log_end_offset == golden.end + 1
     sound(path)
 

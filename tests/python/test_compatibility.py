@@ -1,11 +1,16 @@
-"""``docs/COMPATIBILITY.md`` claims nothing without a test, and every test that it names is there."""
+"""``docs/COMPATIBILITY.md`` claims nothing without a test, every test that it names is there, and its lists are those of the tests and the code."""
 
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
+from golden import CLEAN
+from kafka_wire import Wire
+
+from offsetlog import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
@@ -62,6 +67,84 @@ def test_brokers_on_the_page_are_those_that_are_run() -> None:
     table, _, _ = table.partition("\n## ")
     claimed = re.findall(r"^\| (\d[\d.]*\d) \| yes", table, re.MULTILINE)
     assert sorted(claimed) == sorted(re.findall(r"\"([\d.]+)\"", run[1]))
+
+
+def section(heading: str) -> str:
+    """The part of the page below a heading, with the smaller ones in it."""
+    level = heading.partition(" ")[0]
+    below = PAGE.read_text(encoding="utf-8").partition(f"\n{heading}\n")[2]
+    return re.split(rf"\n{level} ", below, maxsplit=1)[0]
+
+
+def source(path: str) -> str:
+    """A file of this tree."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_apis_on_the_page_are_those_that_are_announced() -> None:
+    """Asked of a running server; the names are those of the code's table."""
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)(?: to (\d+))? \|$", section("### Announced APIs"), re.MULTILINE)
+    claimed = {int(key): (name, int(low), int(high or low)) for key, name, low, high in rows}
+    names = dict(re.findall(r"key: (\d+),\n\s*name: \"(\w+)\"", source("rust/offsetlog-format/src/protocol/apis.rs")))
+    with Server(CLEAN / "log-dir-1", topics=["g-plain"]) as kafka:
+        answer = Wire(kafka.bootstrap_servers).ask(18, 0, b"")
+    error, count = struct.unpack_from(">hi", answer)
+    assert (error, len(answer)) == (0, 6 + 6 * count)
+    announced = list(struct.iter_unpack(">hhh", answer[6:]))
+    assert claimed == {key: (names[str(key)], low, high) for key, low, high in announced}
+    assert len(rows) == count > 20
+
+
+def test_clients_on_the_page_are_those_that_are_run() -> None:
+    """Versions are those of the locked requirements, and of the tests' own lists."""
+    page = dict(re.findall(r"^\| ([^|]+?) \| ([\d., ]+?) \|", section("## Clients that `serve` answers"), re.MULTILINE))
+    programs = source("tests/net/client_programs.py")
+    java = re.search(r"^JAVA_VERSIONS = \((.*)\)$", programs, re.MULTILINE)
+    assert java is not None
+
+    def locked(file: str, package: str) -> str:
+        (version,) = re.findall(rf"^{package}==([\d.]+)", source(f"requirements/{file}.txt"), re.MULTILINE)
+        return str(version)
+
+    (franz_go,) = re.findall(r"franz-go v([\d.]+)", source("tests/net/go/go.mod"))
+    (tools,) = re.findall(r'^VERSION = "([\d.]+)"$', source("tests/net/test_tools.py"), re.MULTILINE)
+    assert page == {
+        "Kafka's Java clients": ", ".join(re.findall(r'"([\d.]+)"', java[1])),
+        "confluent-kafka (librdkafka)": f"{locked('clients', 'confluent-kafka')}, {locked('clients-old', 'confluent-kafka')}",
+        "kafka-python": locked("clients", "kafka-python"),
+        "aiokafka": locked("clients", "aiokafka"),
+        "Kafka's console consumer": tools,
+        "Spark's Kafka source": locked("spark40", "pyspark"),
+        "franz-go": franz_go,
+    }
+    run = set(re.findall(r"Client\(\"([a-z-]+?)(?:-[\d.]+)?\"", programs))
+    assert run == {"confluent-kafka", "kafka-python", "aiokafka"}
+    assert programs.count("_java(version)") == 1
+
+
+def test_differences_on_the_page_are_those_that_are_allowed() -> None:
+    """By API; what differs, and why, is with the test."""
+    table = section("### Where answers differ from a broker's").partition("In what a running broker")[0]
+    claimed = set(re.findall(r"^\| (\w+) \| (?!what differs)", table, re.MULTILINE)) - {"API"}
+    allowed = source("tests/net/test_same_answers.py").partition("\nDIFFERENCES = (\n")[2].partition("\n)\n")[0]
+    apis = set(re.findall(r"Difference\(\s*(\w+),", allowed))
+    assert claimed == {"all" if api == "None" else "".join(map(str.capitalize, api.split("_"))) for api in apis}
+    assert len(claimed) > 10
+
+
+def test_sources_of_mirrors_on_the_page_are_those_that_are_run() -> None:
+    rows = re.findall(r"^\| ([\d.]+) \| (.*) \|$", section("## Brokers that `mirror` copies"), re.MULTILINE)
+    claimed = {version: {label for cell in CLAIM.findall(cells) for label in re.findall(LABEL, cell)} for version, cells in rows}
+    single = re.search(r"fixture\(params=\[(.*)\]\)", source("tests/broker/test_mirror.py"))
+    clusters = re.search(r"^KRAFT = \((.*)\)$", source("tests/broker/conftest.py"), re.MULTILINE)
+    assert single is not None
+    assert clusters is not None
+    assert "params=KRAFT" in source("tests/broker/test_mirrored_cluster.py")
+    run = {"Y1": single[1], "Y2": single[1], "Y3": clusters[1]}
+    run |= {"Y4": source("tests/broker/test_mirror_deletes.py"), "Y5": source("tests/broker/test_mirror_security.py")}
+    for label, text in run.items():
+        versions = set(re.findall(r'"(\d\.\d\.\d)"', text))
+        assert versions == {version for version, labels in claimed.items() if label in labels}, label
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,19 @@
-"""``offsetlog mirror``, the command: what it selects, what it prints while it runs, how much memory it takes."""
+"""``offsetlog mirror``, the command: what it selects, prints, refuses and gives up, how much memory it takes, its exit codes."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from golden import CLEAN_LOG_DIRS
+from golden import CLEAN, CLEAN_LOG_DIRS, named
+from pages import MODULE, read
 
 from offsetlog import Log, LogDir, Server
 
@@ -79,3 +82,119 @@ def test_memory_does_not_grow_with_the_topic(fetch: int | None, mib_max: int, tm
     with Log.open(tmp_path / "copy" / "big-3") as copy:
         assert copy.log_end_offset == 200
     assert kib < mib_max << 10, f"{kib >> 10} MiB for 200 MB of records"
+
+
+# --- Options as a user types them.
+
+
+def run(into: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """`mirror --into` with these words besides."""
+    line = [*MODULE, "mirror", "--into", str(into), *map(str, words)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL)
+
+
+def documented_fields() -> dict[str, list[str]]:
+    """The table of lines and their fields in docs/cli.md, with the kinds of events in parentheses left out."""
+    section = read("docs/cli.md").partition("\n## mirror\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (`[^|]+) \|$", section, re.MULTILINE)
+    return {name: re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", fields)) for name, fields in rows}
+
+
+def test_json_lines_have_the_documented_fields_and_groups_go_along(tmp_path: Path) -> None:
+    """Unless they are left out. Addresses may be given several times, the last one without anybody there."""
+    fields = documented_fields()
+    with Server([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], topics=["g-plain"]) as kafka:
+        bootstrap = ("--bootstrap", kafka.bootstrap_servers, "--bootstrap", "127.0.0.1:1", "--once", "--json")
+        done = run(tmp_path / "copy", *bootstrap)
+        left_out = run(tmp_path / "records", *bootstrap, "--no-groups")
+    assert (done.returncode, left_out.returncode) == (0, 0), (done.stderr, left_out.stderr)
+    *lines, whole = map(json.loads, done.stdout.splitlines())
+    kinds = ["event" if "event" in line else "progress" if "progress" in line else "partition" for line in lines]
+    assert {"event", "partition"} <= set(kinds)
+    for kind, line in zip(kinds, lines, strict=True):
+        assert list(line) == fields[kind]
+    assert list(whole) == fields["whole"]
+    (cluster_id,) = re.findall(r"cluster\.id=(\S+)", (CLEAN / "log-dir-1" / "meta.properties").read_text())
+    assert (whole["cluster_id"], whole["is_complete"], whole["has_losses"]) == (cluster_id, True, False)
+    ends = {
+        (line["topic"], line["partition"]): (line["log_end_offset"], line["lag"])
+        for kind, line in zip(kinds, lines, strict=True)
+        if kind == "partition"
+    }
+    assert ends == {("g-plain", golden.partition): (golden.end, 0) for golden in named("g-plain-0", "g-plain-1", "g-plain-2")}
+    assert whole["groups"] > 0
+    assert json.loads(left_out.stdout.splitlines()[-1])["groups"] == 0
+    assert (tmp_path / "copy" / "__consumer_offsets-0").is_dir()
+    assert not list((tmp_path / "records").glob("__*"))
+
+
+def test_a_file_of_properties_may_name_the_brokers(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    with Server(CLEAN_LOG_DIRS, topics=["g-idem"]) as kafka:
+        file.write_text(f"bootstrap.servers={kafka.bootstrap_servers}\nsecurity.protocol=PLAINTEXT\n")
+        done = run(tmp_path / "copy", "--config", file, "--once", "-q", "--no-groups")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\d+ batches in .* of 2 partitions copied into .*\n", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "no broker given: --bootstrap HOST:PORT"),
+        (("--bootstrap", "kafka"), "HOST:PORT"),
+        (("--fetch-max-bytes", "0"), "--fetch-max-bytes"),
+        (("--fetch-max-bytes", str(1 << 31)), "--fetch-max-bytes"),
+        (("--refresh", "0"), "--refresh"),
+        (("--give-up", "0"), "--give-up"),
+        (("--give-up", "1.5"), "--give-up"),
+        (("--config", "client.properties"), "group.id"),
+        (("--config", "missing.properties"), "missing.properties"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_is_refused_before_anything_is_made(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
+    """A key of a consumer's own is refused by name, because somebody may rely on it."""
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\ngroup.id=readers\n")
+    given = [tmp_path / word if word.endswith(".properties") else word for word in words]
+    bootstrap = [] if not words or "--bootstrap" in words else ["--bootstrap", "127.0.0.1:1"]
+    done = run(tmp_path / "copy", *bootstrap, *given, "--once")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("offsetlog: ")
+    assert expected in done.stderr, done.stderr
+    assert not (tmp_path / "copy").exists()
+
+
+def test_brokers_that_do_not_answer_are_given_up(tmp_path: Path) -> None:
+    """After the time that is given, with exit code 2."""
+    done = run(tmp_path / "copy", "--bootstrap", "127.0.0.1:1", "--once", "--give-up", "1")
+    assert done.returncode == 2
+    assert "127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_the_source_deletes_stays_unless_deletes_are_followed(tmp_path: Path) -> None:
+    """A deleted topic that stays is exit code 3, deleted records that stay 0; `--refresh` says how soon a running mirror sees them."""
+    for place in named("g-idem-0", "g-plain-0"):
+        place.copy(tmp_path / "source")
+    (tmp_path / "source" / "meta.properties").write_bytes((CLEAN / "log-dir-1" / "meta.properties").read_bytes())
+    with Server(tmp_path / "source") as kafka:
+        bootstrap = ("--bootstrap", kafka.bootstrap_servers, "--once", "--no-groups")
+        for into in ("stays", "follows"):
+            assert run(tmp_path / into, *bootstrap).returncode == 0
+    with Log.open(tmp_path / "source" / "g-plain-0", "a") as log:
+        log.delete_records_before(100)
+    with Server(tmp_path / "source") as kafka:
+        bootstrap = ("--bootstrap", kafka.bootstrap_servers, "--once", "--no-groups")
+        codes = [run(tmp_path / "stays", *bootstrap).returncode, run(tmp_path / "follows", *bootstrap, "--follow-deletes").returncode]
+    assert codes == [0, 0]
+    starts = []
+    for into in ("stays", "follows"):
+        with LogDir.open(tmp_path / into) as copy, copy.log("g-plain", 0) as log:
+            starts.append(log.log_start_offset)
+    assert starts == [0, 100]
+    shutil.rmtree(tmp_path / "source" / "g-idem-0")
+    with Server(tmp_path / "source") as kafka:
+        done = run(tmp_path / "stays", "--bootstrap", kafka.bootstrap_servers, "--once", "--no-groups")
+    assert done.returncode == 3, done.stderr
+    assert "g-idem" in done.stderr
+    assert (tmp_path / "stays" / "g-idem-0").is_dir()
