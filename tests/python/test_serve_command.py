@@ -253,9 +253,10 @@ def test_groups_are_in_no_log_dir_of_a_broker(tmp_path: Path) -> None:
         assert after == before, groups
 
 
-def test_groups_whose_offsets_nobody_knows_are_an_error_unless_told(tmp_path: Path) -> None:
-    """Half of `__consumer_offsets` is on the other disk."""
-    words = (CLEAN / "log-dir-1", METADATA)
+@pytest.mark.parametrize("named", [(METADATA,), ("--metadata", METADATA)], ids=["a path", "--metadata"])
+def test_groups_whose_offsets_nobody_knows_are_an_error_unless_told(named: tuple[str | Path, ...], tmp_path: Path) -> None:
+    """Half of `__consumer_offsets` is on the other disk, by the cluster's metadata."""
+    words = (CLEAN / "log-dir-1", *named)
     with ServeProcess(tmp_path, *words) as server:
         assert committed(server, "g-group-2") == of_dead_cluster("g-group-2", PLACE)
         with pytest.raises(UnknownError):

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{copy, data, files, offsetlog, offsetlog_fed};
+use common::{Outcome, copy, data, files, offsetlog, offsetlog_fed};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

@@ -62,12 +62,12 @@ pub fn end_transaction<P: AsRef<Path>>(
     options: &EndTransactionOptions,
     (open, how): (&OpenOptions, &LogDirOptions),
 ) -> Result<EndedTransaction> {
-    let (mut ended, _) = plan(paths, partition, producer_id, options, open)?;
+    let (mut ended, _) = plan(paths, partition, producer_id, options, (open, how))?;
     if options.dry_run {
         return Ok(ended);
     }
     let log_dir = LogDir::open_for_append(paths, open, how)?;
-    let appended = append(&log_dir, paths, &ended, options, open);
+    let appended = append(&log_dir, paths, &ended, options, (open, how));
     let closed = log_dir.close();
     (ended.marker_offset, ended.last_stable_offset) = appended?;
     match closed {
@@ -83,9 +83,9 @@ fn plan<P: AsRef<Path>>(
     partition: &TopicPartition,
     producer_id: i64,
     options: &EndTransactionOptions,
-    open: &OpenOptions,
+    (open, how): (&OpenOptions, &LogDirOptions),
 ) -> Result<(EndedTransaction, MarkerOptions)> {
-    let log_dir = LogDir::open(paths, open)?;
+    let log_dir = LogDir::open_with_metadata(paths, open, how.metadata.as_deref())?;
     let log = log_dir.log(&partition.topic, partition.partition)?;
     let found = log.open_transactions()?;
     let Some(&producer) = found.iter().find(|open| open.producer_id == producer_id) else {
@@ -144,12 +144,12 @@ fn append<P: AsRef<Path>>(
     paths: &[P],
     planned: &EndedTransaction,
     options: &EndTransactionOptions,
-    open: &OpenOptions,
+    (open, how): (&OpenOptions, &LogDirOptions),
 ) -> Result<(Option<i64>, i64)> {
     let partition = &planned.producer.partition;
     let writer = log_dir.log_writer(&partition.topic, partition.partition)?;
     let producer_id = planned.producer.producer.producer_id;
-    let (again, marker) = plan(paths, partition, producer_id, options, open)?;
+    let (again, marker) = plan(paths, partition, producer_id, options, (open, how))?;
     if again != *planned {
         let reason =
             "somebody changed the partition or its coordinator's record meanwhile; call again";

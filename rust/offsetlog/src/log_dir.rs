@@ -154,10 +154,28 @@ impl LogDir {
     /// `Io` if a path cannot be listed; `Argument` without any path; `LogDir` if none of the paths has a partition or a file of
     /// a log dir.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
-        Self::list(absolute(paths)?, options, None)
+        Self::list(absolute(paths)?, options, None, None)
     }
 
-    fn list(paths: Vec<PathBuf>, options: &OpenOptions, writer: Option<Writer>) -> Result<Self> {
+    /// As [`open`](Self::open), where the cluster's metadata is elsewhere: the folder with `__cluster_metadata-0`, or ZooKeeper's data. It
+    /// counts where the paths have no metadata log themselves.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open); `LogDir` if `metadata` has none.
+    pub fn open_with_metadata<P: AsRef<Path>>(
+        paths: &[P],
+        options: &OpenOptions,
+        metadata: Option<&Path>,
+    ) -> Result<Self> {
+        Self::list(absolute(paths)?, options, metadata, None)
+    }
+
+    fn list(
+        paths: Vec<PathBuf>,
+        options: &OpenOptions,
+        metadata: Option<&Path>,
+        writer: Option<Writer>,
+    ) -> Result<Self> {
         let mut listing = Listing::default();
         for path in &paths {
             listing.add(options.disk.as_ref(), path)?;
@@ -173,7 +191,7 @@ impl LogDir {
         let zookeeper = listing.zookeeper.as_deref();
         let surroundings = Surroundings::new(
             options,
-            how.and_then(|how| how.metadata.as_deref()).or(zookeeper),
+            metadata.or(zookeeper),
             &paths,
             how.and_then(|how| how.broker.as_ref()),
         )?;

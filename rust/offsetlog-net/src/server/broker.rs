@@ -111,7 +111,9 @@ impl Broker {
     /// `LogDir` if they are to be decided and the log dirs are of several clusters. Without that, only the groups of several clusters are
     /// left out, with a warning.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: ServeOptions) -> Result<Self> {
-        let log_dir = LogDir::open(paths, &options.open)?;
+        // It says which topics and partitions there are, and so which are missing, not only their settings.
+        let metadata = options.metadata.as_deref();
+        let log_dir = LogDir::open_with_metadata(paths, &options.open, metadata)?;
         let mut warnings = log_dir.warnings();
         let decides_by_state = OpenTransactions::Decide {
             without_state: false,

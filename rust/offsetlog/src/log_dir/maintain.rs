@@ -198,7 +198,13 @@ impl LogDir {
             ..self.0.options.clone()
         };
         let writer = Writer::aside(&self.writer()?.options);
-        Self::list(self.0.paths.clone(), &options, Some(writer))
+        let metadata = writer.options.metadata.clone();
+        Self::list(
+            self.0.paths.clone(),
+            &options,
+            metadata.as_deref(),
+            Some(writer),
+        )
     }
 
     /// The partition's log, if it is already open for appending here.

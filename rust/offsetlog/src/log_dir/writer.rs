@@ -160,7 +160,8 @@ impl LogDir {
     ) -> Result<Self> {
         let paths = super::absolute(paths)?;
         let writer = Writer::open(&paths, open, options)?;
-        let log_dir = Self::list(paths, open, Some(writer))?;
+        let metadata = writer.options.metadata.clone();
+        let log_dir = Self::list(paths, open, metadata.as_deref(), Some(writer))?;
         for (partition, replicas) in &log_dir.0.listing().partitions {
             if let [one, other, ..] = replicas.as_slice() {
                 let reason = format!(
