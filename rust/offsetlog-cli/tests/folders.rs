@@ -216,12 +216,22 @@ fn only_partitions_are_made_inside_of_a_log_dir() {
         refused(&offsetlog(&["create", "t", &inside(name)]));
         let nowhere = ["mirror", "--bootstrap", "127.0.0.1:1", "--once", "--into"];
         refused(&offsetlog(&[&nowhere[..], &[&inside(name)]].concat()));
-        refused(&offsetlog(&["restore", &partition, "--into", &inside(name)]));
+        refused(&offsetlog(&[
+            "restore",
+            &partition,
+            "--into",
+            &inside(name),
+        ]));
     }
     for name in ["backup/payments-0", "payments-0/payments-1"] {
         refused(&offsetlog_fed("two\n", &["append", &inside(name)]));
         refused(&offsetlog(&["convert", &partition, &inside(name)]));
-        refused(&offsetlog(&["salvage", &partition, "--into", &inside(name)]));
+        refused(&offsetlog(&[
+            "salvage",
+            &partition,
+            "--into",
+            &inside(name),
+        ]));
     }
     assert!(tree(root.path()) == before);
     // One that is there already is opened as ever.
