@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import DATA
+from golden import CLEAN, DATA
 from writing import HOLD, STATE, filled, running
 
-from offsetlog import ConvertReport, Log, convert, salvage
+from offsetlog import ConvertReport, Log, convert, restore, salvage
 
 TIERED = DATA / "kafka-4.3.0-tiered" / "log-dir"
 
@@ -117,6 +117,39 @@ def test_a_brokers_cleaner_says_whether_a_segment_is_missing(tmp_path: Path, lin
     (old.parent / "cleaner-offset-checkpoint").write_text(f"0\n{line.count('orders')}\n{line}")
     report = convert(old, tmp_path / "new/orders-0")
     assert report.missing_offsets == (() if line else ((6, 12),))
+
+
+# A broker's partition of a topic that is not compacted, in messages of magic 2 and in compressed ones of magic 0, and where its second segment begins.
+EMPTIED = [(CLEAN / "log-dir-1", "g-plain-0", 62), (DATA / "kafka-2.8.2" / "broker-1", "o-v0-gzip-0", 44)]
+
+
+@pytest.mark.parametrize(("log_dir", "name", "second"), EMPTIED, ids=["magic 2", "magic 0"])
+def test_a_first_segment_without_its_bytes_is_told(tmp_path: Path, log_dir: Path, name: str, second: int) -> None:
+    """The log begins where it did, and its first batch is the second segment's."""
+    old = tmp_path / "dead" / name
+    shutil.copytree(
+        log_dir, old.parent, ignore=lambda folder, names: [each for each in names if Path(folder, each).is_dir() and each != name]
+    )
+    (old / f"{0:020}.log").write_bytes(b"")
+    report = convert(old, tmp_path / "new" / name)
+    assert (report.log_start_offset, report.missing_offsets) == (0, ((0, second),))
+    salvaged = salvage(old, tmp_path / "salvaged" / name)
+    (loss,) = salvaged.losses
+    assert (loss.start, loss.stop) == (0, second)
+    assert "no segment has these offsets" in loss.reason
+    (restored,) = restore([old.parent], tmp_path / "restored", topics=old.name[:-2]).partitions
+    assert [(loss.start, loss.stop) for loss in restored.losses] == [(0, second)]
+    assert offsetlog("salvage", old, "--into", tmp_path / "again").returncode == 3
+
+
+def test_segments_without_any_bytes_are_told(tmp_path: Path) -> None:
+    """A log of several segments, of which none has a batch, is not one that never had a record."""
+    old = filled(tmp_path / "logs" / "orders-0", 12, segments=4)
+    for segment in old.glob("*.log"):
+        segment.write_bytes(b"")
+    assert convert(old, tmp_path / "new" / "orders-0").missing_offsets == ((0, 18),)
+    (loss,) = salvage(old, tmp_path / "salvaged" / "orders-0").losses
+    assert (loss.start, loss.stop) == (0, 18)
 
 
 def test_what_is_odd_and_harmless_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

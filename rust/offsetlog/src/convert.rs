@@ -193,6 +193,8 @@ fn build(
         Source::Current(old) => {
             let mut gaps = Gaps::of(old)?;
             let torn_tail = move_current(old, log_end, &mut target, (&mut follow, &mut gaps))?;
+            // Behind the last batch an empty segment may begin.
+            gaps.pass_to(log_end);
             gaps.tell(old, begin.config.as_ref(), &mut missing)?;
             torn_tail
         }
@@ -345,7 +347,7 @@ fn move_current(
             break;
         }
         let bytes = header.size_bytes;
-        gaps.look(header);
+        gaps.look(old, header)?;
         target.add(&mut batch)?;
         follow.add(bytes)?;
     }

@@ -25,24 +25,32 @@ impl Salvage<'_> {
         next: Option<i64>,
         after: Option<&BatchHeader>,
     ) -> Result<()> {
+        let reached = next.map(|next| next.min(self.stop));
+        // A scan lets damage end where the next segment begins by its name, and that one may be empty, or begin with a later batch.
+        if let (Some(stop), Some(next)) = (self.holes.end_of_new(), reached)
+            && stop < next
+            && self.segments.binary_search(&stop).is_ok()
+        {
+            let gaps = self.judged_gaps()?;
+            if gaps != Gaps::Compacted {
+                self.holes.add(gap_before(self.log, (stop, next), gaps)?);
+            }
+        }
         let first = match self.holes.first_new() {
             Some(hole) => Some(hole.start),
             None => next,
         };
-        let is_gap = |first: &i64| (*first).min(self.stop) > self.live_end;
-        let Some(first) = first.filter(|first| is_gap(first) && self.before.is_some()) else {
+        let end = self.known_end();
+        let Some(first) = first.filter(|first| (*first).min(self.stop) > end) else {
             return Ok(());
         };
         // No segment is missing between two batches of one segment.
-        if !is_at_border(&self.segments, self.live_end, first) {
+        if !is_at_border(&self.segments, end, first) {
             return Ok(());
         }
-        let gaps = match self.gaps {
-            Some(gaps) => gaps,
-            None => *self.gaps.insert(self.judge_gaps()?),
-        };
+        let gaps = self.judged_gaps()?;
         if gaps != Gaps::Compacted {
-            let mut hole = gap_before(self.log, (self.live_end, first), gaps)?;
+            let mut hole = gap_before(self.log, (end, first), gaps)?;
             hole.stop = hole.stop.map(|stop| stop.min(self.stop));
             let time_after = after.map(|after| after.max_timestamp);
             self.holes.add_gap(hole, time_after);
@@ -74,11 +82,26 @@ impl Salvage<'_> {
 
     /// First offset of a batch of the live log, if its header has it, or if a segment is missing before it.
     pub(super) fn known_first_of(&self, header: &BatchHeader) -> Result<Option<i64>> {
-        let mut behind = self.segments.iter().filter(|base| **base > self.live_end);
+        let end = self.known_end();
+        let mut behind = self.segments.iter().filter(|base| **base > end);
         if header.base_offset.is_some() || !behind.any(|base| *base <= header.last_offset) {
             return Ok(header.base_offset);
         }
         self.first_of(header)
+    }
+
+    /// Behind the last batch of the live log; before there is one, where the log begins: with its first segment, or inside it.
+    fn known_end(&self) -> i64 {
+        let first = self.segments.first().copied();
+        self.live_end.max(self.log_start).max(first.unwrap_or(0))
+    }
+
+    /// What gaps mean in this log.
+    fn judged_gaps(&mut self) -> Result<Gaps> {
+        Ok(match self.gaps {
+            Some(gaps) => gaps,
+            None => *self.gaps.insert(self.judge_gaps()?),
+        })
     }
 
     /// Looks at the headers of all batches, once, at the first gap.

@@ -106,6 +106,12 @@ impl Holes {
         self.losses.get(self.filled).map(|loss| &loss.hole)
     }
 
+    /// Where the last one ends that was not looked at yet, if that is known.
+    pub(super) fn end_of_new(&self) -> Option<i64> {
+        let new = self.losses.get(self.filled..)?;
+        new.last()?.hole.stop
+    }
+
     /// Adds a gap behind the last batch, before those that were not looked at yet.
     pub(super) fn add_gap(&mut self, hole: Hole, time_after: Option<i64>) {
         self.others += 1;

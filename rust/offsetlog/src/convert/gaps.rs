@@ -12,8 +12,9 @@ const NAMED: usize = 5;
 /// Looks at each batch that is copied.
 pub(super) struct Gaps {
     bases: Vec<i64>,
+    /// Behind the last batch; before there is one, where the log begins. `None` behind the greatest offset.
     end: Option<i64>,
-    /// Before the first batch of a segment.
+    /// Before the first batch of a segment, or before a segment without one.
     found: Vec<(i64, i64)>,
     /// Whether a batch lacks records: only compaction does that.
     is_compacted: bool,
@@ -23,34 +24,53 @@ pub(super) struct Gaps {
 
 impl Gaps {
     pub(super) fn of(log: &Log) -> Result<Self> {
-        let bases = log.look(|view| {
+        let bases: Vec<i64> = log.look(|view| {
             let segments = view.segments.iter();
             Ok(segments.map(|segment| segment.base_offset).collect())
         })?;
+        let first = bases.first().copied().unwrap_or(0);
         Ok(Self {
             bases,
-            end: None,
+            end: Some(log.log_start_offset()?.max(first)),
             found: Vec::new(),
             is_compacted: false,
             is_any_inside: false,
         })
     }
 
-    pub(super) fn look(&mut self, header: &BatchHeader) {
-        // Compressed messages of magic 0 and 1 say only where they end.
-        if let (Some(end), Some(first)) = (self.end, header.base_offset)
-            && first > end
-        {
-            // A segment that begins there has the gap inside.
-            let behind = self.bases.partition_point(|base| *base <= end);
-            if self.bases.get(behind).is_some_and(|base| *base <= first) {
-                self.found.push((end, first));
-            } else {
-                self.is_any_inside = true;
+    pub(super) fn look(&mut self, log: &Log, header: &BatchHeader) -> Result<()> {
+        let first = match (header.base_offset, self.end) {
+            // Compressed messages of magic 0 and 1 say only where they end. They are asked where a segment is missing or begins.
+            (None, Some(end)) if self.is_border_within(end, header.last_offset) => {
+                log.first_record(end)?.map(|record| record.offset)
             }
+            (first, _) => first,
+        };
+        if let Some(first) = first {
+            self.pass_to(first);
         }
         self.is_compacted |= header.is_sparse();
         self.end = header.last_offset.checked_add(1);
+        Ok(())
+    }
+
+    /// Whether a segment begins behind `end` and up to `first`.
+    fn is_border_within(&self, end: i64, first: i64) -> bool {
+        let behind = self.bases.partition_point(|base| *base <= end);
+        self.bases.get(behind).is_some_and(|base| *base <= first)
+    }
+
+    /// Notes that no batch has the offsets up to `first`, exclusive, if there are any.
+    pub(super) fn pass_to(&mut self, first: i64) {
+        let Some(end) = self.end.filter(|end| *end < first) else {
+            return;
+        };
+        // A segment that begins at its start, or before, has the gap inside.
+        if self.is_border_within(end, first) {
+            self.found.push((end, first));
+        } else {
+            self.is_any_inside = true;
+        }
     }
 
     /// Adds the gaps that were lost for certain, and a warning of those that were or may have been.
