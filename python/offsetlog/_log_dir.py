@@ -72,8 +72,9 @@ class LogDir:
 
     Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the
     folders, the newest valid replica is used: that of the newest leader epoch, of those the longest, and of equals the one that
-    lacks the fewest segments. Folders that are no partitions are left out, with a warning in the logger ``offsetlog`` where a broker
-    would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records by topic.
+    lacks the fewest offsets between its segments. Folders that are no partitions are left out, with a warning in the logger
+    ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records by
+    topic.
 
     After a fork the child opens again; pickles as absolute paths and options.
 

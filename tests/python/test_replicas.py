@@ -1,5 +1,5 @@
 """One partition in several log dirs: the replica of the newest leader epoch is read, of those the longest valid one, and of equals the
-one that lacks the fewest segments.
+one that lacks the fewest offsets between its segments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from golden import OLD_LOG_DIRS, named, rows
 from held_records import offsetlog
 from make_log import batch, segment
 
-from offsetlog import CorruptBatchError, LogDir, TopicPartition
+from offsetlog import CorruptBatchError, LogDir, TopicPartition, restore
 
 
 def batches_of(count: int, mark: bytes) -> list[bytes]:
@@ -271,6 +271,22 @@ def test_of_equal_replicas_one_that_lost_a_segment_is_not_read(
             assert (done.returncode, "12 records salvaged" in done.stdout) == (0, True), done.stdout
         for log_dir in log_dirs[:2]:
             segment(log_dir / "orders-0", 12)
+
+
+def test_of_equal_compacted_replicas_one_that_lost_a_segment_between_two_gaps_is_not_read(
+    log_dirs: list[Path], tmp_path: Path
+) -> None:
+    """Compaction left a gap before that segment and one behind it: without it there is one gap, and one less."""
+    (golden,) = named("g-compact-0")
+    for log_dir in log_dirs[:2]:
+        golden.copy(log_dir)
+    for file in (log_dirs[1] / golden.name).glob(f"{635:020}.*"):
+        file.unlink()
+    for order in (log_dirs[:2], log_dirs[1::-1]):
+        with LogDir.open(order) as both:
+            assert rows(both.scan()) == golden.rows
+        (restored,) = restore(order, tmp_path / order[0].name, topics=golden.topic).partitions
+        assert restored.records == len(golden.rows)
 
 
 def test_of_equal_replicas_one_that_lost_the_segment_before_the_empty_active_one_is_not_read(

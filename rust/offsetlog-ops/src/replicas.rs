@@ -57,7 +57,7 @@ pub struct UnopenedReplica {
 }
 
 /// Chooses among the directories of one partition: by the greatest leader epoch, then the greatest log end offset, then whether that can be
-/// read, then the fewest segments with offsets missing before them, then the earliest first segment (a log start offset inside of it tells
+/// read, then the fewest offsets missing between segments, then the earliest first segment (a log start offset inside of it tells
 /// that records were deleted: nothing is missing before it then), then the order given. Returns also the errors of directories that cannot
 /// be opened; `None` if none can. Does not check the records, except in the last segment with any, if damage hides the end or the leader
 /// epoch.

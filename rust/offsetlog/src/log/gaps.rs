@@ -30,11 +30,13 @@ impl Log {
         })
     }
 
-    /// Of several logs of one partition, best first, takes those that rank as the first one does, and puts that one first which lacks offsets
-    /// before the fewest segments, and of those the one that [lacks](Self::lacks_before) the fewest at its beginning; of equals the first. A
-    /// segment that is lost leaves such a gap, and so does compaction. A log that cannot be read is the last one.
+    /// Of several logs of one partition, best first, takes those that rank as the first one does, and puts that one first which lacks the
+    /// fewest offsets between its segments, and of those the one that [lacks](Self::lacks_before) the fewest at its beginning; of equals the
+    /// first. A segment that is lost leaves such a gap, and so does compaction: a segment lost between two gaps makes one of them, which
+    /// is longer. A log that cannot be read is the last one.
     ///
-    /// Cost: none where one ranks alone; otherwise a look-up for each segment of each log.
+    /// Cost: none where one ranks alone; otherwise a look-up for each segment of each log, and a walk over the batch headers of a segment
+    /// for each gap.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), offsetlog::Error> {
@@ -60,12 +62,12 @@ impl Log {
         if equal < 2 {
             return Ok(());
         }
-        let mut best = (0, (usize::MAX, i64::MAX));
+        let mut best = (0, (i64::MAX, i64::MAX));
         for (number, each) in all.iter().take(equal).enumerate() {
             let log = log(each);
             let lacks = log
                 .gaps_before_segments()
-                .and_then(|gaps| Ok((gaps.len(), log.lacks_before()?)));
+                .and_then(|gaps| Ok((log.offsets_in(&gaps)?, log.lacks_before()?)));
             match lacks {
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
                 Ok(lacks) if lacks < best.1 => best = (number, lacks),
@@ -94,6 +96,37 @@ impl Log {
             }
         }
         Ok(gaps)
+    }
+
+    /// How many offsets are in no batch before these segments, up to the batch before. What damage hides does not count.
+    fn offsets_in(&self, gaps: &[i64]) -> Result<i64> {
+        let Some(begin) = unless_hidden(self.log_start_offset())? else {
+            return Ok(0);
+        };
+        let segments = self.segments()?;
+        let mut offsets = 0_i64;
+        for &gap in gaps {
+            let before = segments.iter().rev();
+            let mut end = begin;
+            for segment in before.filter(|segment| segment.base_offset < gap) {
+                let start = segment.base_offset.max(begin);
+                let last = self
+                    .batches(Some(start), Some(gap))
+                    .and_then(|mut found| found.try_fold(None, |_, batch| batch.map(Some)));
+                match last {
+                    // An empty one.
+                    Ok(None) => continue,
+                    Ok(Some(batch)) => end = batch.last_offset.saturating_add(1),
+                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                        return Err(error);
+                    }
+                    Err(_) => end = gap,
+                }
+                break;
+            }
+            offsets = offsets.saturating_add((gap - end).max(0));
+        }
+        Ok(offsets)
     }
 
     /// Whether a batch has this offset; `None` if that cannot be read, or the offset is outside the log.

@@ -1,5 +1,5 @@
 //! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, of those the longest, and
-//! of equals the one that lacks the fewest segments.
+//! of equals the one that lacks the fewest offsets between its segments.
 //!
 //! As Kafka does when a replica comes back: what it has of an older epoch, behind what the newer leader had, is truncated.
 
