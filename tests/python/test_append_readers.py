@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,9 +241,14 @@ def test_a_start_behind_other_files_hides_nothing(tmp_path: Path, happen: Callab
     with Log.open(path) as reader:
         with pytest.raises(LogDirError, match=r"log start offset 5 .* is above the log end offset [01]"):
             offsets(reader)
+        with Log.open(tmp_path / "copy/orders-0", "a") as copy, pytest.raises(LogDirError, match="is above the log end offset"):
+            copy.append_log(reader, preserve_offsets=True)
         # What is said of such a log is out of order, and still said.
         assert reader.high_watermark == reader.log_end_offset == reader.last_stable_offset < reader.log_start_offset
     assert "LogDirError" in {finding.kind for finding in verify(path).findings}
+    done = subprocess.run([sys.executable, "-m", "offsetlog", "cat", str(path)], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"is above the log end offset" in done.stderr
 
 
 def test_a_batch_that_is_being_written_behind_a_start_above_the_end_is_waited_for(tmp_path: Path) -> None:

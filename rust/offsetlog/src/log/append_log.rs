@@ -46,6 +46,8 @@ impl LogWriter {
             max_bytes: CHUNK_BYTES.min(segment_bytes),
             isolation: Isolation::ReadUncommitted,
         };
+        // A log dir's checkpoint that hides all records of the source is an error, as of a scan.
+        source.batches(None, None)?;
         let mut next = match options.start {
             Some(start) => start,
             None => source.log_start_offset()?,

@@ -239,7 +239,7 @@ impl Effect {
     pub(super) const START: Self = Self::of(
         "all segments are renamed .deleted",
         "all segments are renamed .deleted",
-        "refused",
+        "all segments are cut; what is cut is kept in offsetlog-cut",
     );
     pub(super) const DOOMED: Self = Self::of("deleted", "deleted", "removed");
     pub(super) const SWAP: Self = Self::of(
