@@ -220,3 +220,14 @@ def test_a_tiered_topic_may_have_more_than_its_segments(enabled: str, tmp_path: 
     assert b"retention.ms" in told
     for name in ("remote.storage.enable", *TIERED):
         assert name.encode() not in told
+
+
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", "replication-offset-checkpoint"])
+def test_a_checkpoint_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
+    """Without it nobody knows which records were deleted, or whether the end of the log is lost."""
+    (golden,) = named("g-deleted-prefix-0")
+    golden.copy(tmp_path / "old")
+    (tmp_path / "old" / name).write_bytes(b"\xff")
+    report = restore(tmp_path / "old", tmp_path / "new")
+    (warning,) = [each for each in report.warnings if name in each]
+    assert warning.startswith(f"{golden.name}: ignored: ")

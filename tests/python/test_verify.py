@@ -364,3 +364,16 @@ def test_values_are_frozen_and_named(tmp_path: Path) -> None:
     report = verify(closed(tmp_path, GOOD))
     assert isinstance(report, DamageReport)
     assert all(isinstance(finding, Finding) for finding in report.findings)
+
+
+def test_a_partition_that_is_a_link_is_named(tmp_path: Path) -> None:
+    """A broker follows it; nobody may take it for checked."""
+    (golden,) = named("g-plain-0")
+    golden.copy(tmp_path)
+    (tmp_path / "g-linked-0").symlink_to(golden.directory)
+    (tmp_path / "g-gone-0").symlink_to("nowhere")
+    report = verify(tmp_path)
+    assert [(finding.severity, finding.path) for finding in report.findings] == [
+        ("warning", str(tmp_path / name)) for name in ("g-gone-0", "g-linked-0")
+    ]
+    assert report.damaged

@@ -50,10 +50,15 @@ pub(super) fn check(
     own_files(path, options, report);
     let is_log_dir = contents.is_marked();
     for entry in entries {
+        let folder = path.join(&entry.name);
+        // A broker follows such a link. Its target may be anything.
+        if entry.kind == EntryKind::Other && DirectoryName::parse(&entry.name).is_ok() {
+            let reason = "it is no folder but a link or the like, and was not checked; give the path that it leads to";
+            report.add(Effect::NOTHING.finding(Severity::Warning, "LogDir", &folder, reason));
+        }
         if entry.kind != EntryKind::Directory || entry.name == REMOTE_INDEX_CACHE {
             continue;
         }
-        let folder = path.join(&entry.name);
         match DirectoryName::parse(&entry.name) {
             Ok(name) if name.state == DirectoryState::Live => {
                 if !seen.insert((name.topic.to_owned(), name.partition)) {
