@@ -285,7 +285,7 @@ def test_of_equal_compacted_replicas_one_that_lost_a_segment_between_two_gaps_is
     for order in (log_dirs[:2], log_dirs[1::-1]):
         with LogDir.open(order) as both:
             assert rows(both.scan()) == golden.rows
-        (restored,) = restore(order, tmp_path / order[0].name, topics=golden.topic).partitions
+        (restored,) = restore(order, tmp_path / "restored" / order[0].name, topics=golden.topic).partitions
         assert restored.records == len(golden.rows)
 
 

@@ -26,7 +26,7 @@ impl Salvage<'_> {
         after: Option<&BatchHeader>,
     ) -> Result<()> {
         let reached = next.map(|next| next.min(self.stop));
-        // A scan lets damage end where the next segment begins by its name, and that one may be empty, or begin with a later batch.
+        // A scan lets damage end where the next segment begins by its name, and that one may be empty.
         if let (Some(stop), Some(next)) = (self.holes.end_of_new(), reached)
             && stop < next
             && self.segments.binary_search(&stop).is_ok()
