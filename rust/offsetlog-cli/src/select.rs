@@ -72,6 +72,10 @@ impl Source {
         for warning in log.warnings() {
             console.warn(&format!("{}: {warning}", chosen.name()));
         }
+        // Damage that hides the end is an error to who reads it.
+        if let Ok(Some(lost)) = log.lost_end() {
+            console.warn(&format!("{}: {lost}", chosen.name()));
+        }
         Ok(log)
     }
 

@@ -91,6 +91,15 @@ pub(super) fn not_here(start_line: Option<i64>, first_base: Option<i64>) -> Opti
     ))
 }
 
+/// Which offsets a log has lost behind its end, if the log dir's checkpoint has a high watermark above it.
+pub(super) fn lost_end(high_watermark: Option<i64>, end: i64) -> Option<String> {
+    let high_watermark = high_watermark.filter(|line| *line > end)?;
+    Some(format!(
+        "it ends at offset {end}, and the high watermark of its log dir is {high_watermark}: records up to there were acknowledged, and are \
+         missing; another replica may have them"
+    ))
+}
+
 /// A warning instead of a checkpoint, unless the disk failed.
 fn warn<T>(error: Error, warnings: &mut Vec<String>) -> Result<Option<T>> {
     if let ErrorKind::Io { source, .. } = error.kind() {
@@ -184,6 +193,16 @@ impl Log {
         };
         let end = self.log_end_offset()?;
         Ok(line.filter(|line| *line > end).map(|line| (end, line)))
+    }
+
+    /// Says that acknowledged records are missing behind the end, if the log dir's `replication-offset-checkpoint` has a high watermark
+    /// above it. `None` while a broker or a writer holds the log: the checkpoint is older or newer than the segments.
+    ///
+    /// # Errors
+    /// As [`log_end_offset`](Self::log_end_offset).
+    pub fn lost_end(&self) -> Result<Option<String>> {
+        let missing = self.missing_end()?;
+        Ok(missing.and_then(|(end, high_watermark)| lost_end(Some(high_watermark), end)))
     }
 
     /// Exclusive end of what `read_committed` reads: the first offset of the oldest transaction that has no marker yet, or else the

@@ -14,7 +14,9 @@ use crate::disk::{EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
-use offsetlog_format::name::{LEADER_EPOCH_CHECKPOINT, LOCK, PARTITION_METADATA};
+use offsetlog_format::name::{
+    DirectoryName, DirectoryState, LEADER_EPOCH_CHECKPOINT, LOCK, PARTITION_METADATA,
+};
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::snapshot::read_producer_snapshot;
 use offsetlog_format::{FileName, FileState, SegmentFile};
@@ -127,6 +129,18 @@ fn partition(
         earlier = Some(found);
     }
     Ok(())
+}
+
+/// Whether a broker or a writer of ours holds the partition or its log dir.
+fn has_holder(directory: &Directory) -> bool {
+    let path = &directory.path;
+    let disk = directory.disk.as_ref();
+    let locks = [
+        Some(path.join(LOCK_FILE)),
+        path.parent().map(|log_dir| log_dir.join(LOCK)),
+    ];
+    let is_held = |lock: &PathBuf| matches!(disk.lock_holder(lock), Ok(Some(_)));
+    locks.iter().flatten().any(is_held)
 }
 
 /// Whether the directory is another one than `before`. If somebody writes it, waits until it is.
@@ -416,6 +430,24 @@ impl Partition<'_> {
             let path = self.directory.path.clone();
             let mut finding = Effect::NOTHING.finding(Severity::Note, "Gap", &path, reason);
             finding.offset = bounds.start_line;
+            self.add(finding);
+        }
+        // Beside a running broker the checkpoint is older or newer than the segments.
+        let name = self
+            .directory
+            .path
+            .file_name()
+            .and_then(|name| name.to_str());
+        let is_live = name
+            .and_then(|name| DirectoryName::parse(name).ok())
+            .is_some_and(|name| name.state == DirectoryState::Live);
+        if let Some(reason) = named_offsets::lost_end(bounds.high_watermark, end)
+            && is_live
+            && !has_holder(&self.directory)
+        {
+            let path = self.directory.path.clone();
+            let mut finding = Effect::NOTHING.finding(Severity::Warning, "Gap", &path, reason);
+            finding.offset = Some(end);
             self.add(finding);
         }
         // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.

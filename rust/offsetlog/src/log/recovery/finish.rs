@@ -5,6 +5,7 @@ use super::producer_state::{ProducerFiles, Tracked};
 use super::sanity_check;
 use super::scan_segment::{self, ReplayState, ScannedSegment};
 use crate::error::{Error, Result};
+use crate::log::named_offsets::lost_end;
 use crate::log::state::write_epochs;
 use offsetlog_format::LeaderEpochs;
 use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
@@ -88,6 +89,12 @@ impl Loading<'_> {
         files.rebuild(&mut snapshots, &mut tracked, log_end)?;
         self.report.log_start_offset = log_start;
         self.report.log_end_offset = log_end;
+        // Closing the log lowers the checkpoint's line, as a broker's start does: from then on nobody can tell. Where our writer had the log
+        // last, a crash may have lost what was never flushed, and nobody was told that it is safe.
+        if !start.noted_by_us {
+            let lost = lost_end(start.high_watermark, log_end);
+            self.report.warnings.extend(lost);
+        }
         let recovery_point = if start.clean {
             log_end
         } else {

@@ -50,6 +50,8 @@ pub(in crate::log) struct Start {
     pub(in crate::log) log_start_offset: i64,
     /// The line of the log dir's `log-start-offset-checkpoint` as it was found. With tiered storage it is below the first segment.
     pub(in crate::log) line: Option<i64>,
+    /// The line of a broker's `replication-offset-checkpoint` as it was found, wherever the log ends.
+    pub(in crate::log) high_watermark: Option<i64>,
 }
 
 /// Where a partition keeps its state, and whether it is marked unclean.
@@ -228,6 +230,7 @@ impl PartitionState {
                 durable: state.recovery_point,
                 log_start_offset: state.log_start,
                 line: None,
+                high_watermark: None,
             });
         };
         let mut entry = |file: OffsetCheckpointFile| -> Result<Option<i64>> {
@@ -241,6 +244,7 @@ impl PartitionState {
         };
         let recovery_point = entry(OffsetCheckpointFile::RecoveryPoint)?;
         let log_start = entry(OffsetCheckpointFile::LogStartOffset)?;
+        let high_watermark = entry(OffsetCheckpointFile::HighWatermark)?;
         self.start_line = log_start;
         let recovery_point = recovery_point.unwrap_or(0);
         // Not if a broker had the log after us. The state file may be ahead of the checkpoint, which is written for many partitions at
@@ -262,6 +266,7 @@ impl PartitionState {
             durable: recovery_point,
             log_start_offset: log_start.unwrap_or(0),
             line: log_start,
+            high_watermark,
         })
     }
 
