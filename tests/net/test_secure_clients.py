@@ -6,7 +6,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +73,10 @@ KINDS = {
     # Of a user whose password the file has.
     "loopback, SCRAM-SHA-256": _of_user("users", "SASL_PLAINTEXT", "SCRAM-SHA-256", "plain"),
 }
+QUICK_KINDS = ("TLS, SCRAM-SHA-512", "certificate")
+"""Those that `make test` runs."""
+OTHER_KINDS = tuple(name for name in KINDS if name not in QUICK_KINDS)
+
 OF_GROUPS = {
     "confluent-kafka": "TLS, SCRAM-SHA-512",
     "confluent-kafka-2.3.0": "TLS, PLAIN",
@@ -83,6 +87,12 @@ OF_GROUPS = {
     "java-2.8.2": "TLS, SCRAM-SHA-256",
 }
 """The kind by which a client's group connects."""
+
+
+def for_some(*quick: str) -> pytest.MarkDecorator:
+    """For each client, in `make test` for these alone."""
+    each = [pytest.param(c, id=c.name, marks=[] if c.name in quick else pytest.mark.proof) for c in CLIENTS]
+    return pytest.mark.parametrize("client", each, indirect=True)
 
 
 class Refusal(NamedTuple):
@@ -128,18 +138,21 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield {"encrypted": encrypted, "certificates": certificates, "users": with_users}
 
 
-def test_who_may_reads_everything(client: Client, servers: Servers) -> None:
+@pytest.mark.parametrize("kinds", [QUICK_KINDS, pytest.param(OTHER_KINDS, marks=pytest.mark.proof)], ids=["quick", "others"])
+def test_who_may_reads_everything(client: Client, servers: Servers, kinds: Sequence[str]) -> None:
     """In both isolation levels, however it connects."""
     verbs: list[dict[str, object]] = [{"verb": "topics"}]
     for level in LEVELS:
         ends = {golden.name: golden.end if level == "read_uncommitted" else golden.last_stable_offset for golden in READ}
         verbs.append({"verb": "read", "places": places(READ), "isolation": level, "ends": ends})
     tasks = [
-        {**task, "bootstrap": servers[kind.server].address, "security": kind.security} for kind in KINDS.values() for task in verbs
+        {**task, "bootstrap": servers[KINDS[name].server].address, "security": KINDS[name].security}
+        for name in kinds
+        for task in verbs
     ]
     found = ask(client, servers["encrypted"], *tasks)
     counts = {golden.topic: sum(other.topic == golden.topic for other in READABLE) for golden in READABLE}
-    for kind in KINDS:
+    for kind in kinds:
         topics, *read = found[: len(verbs)]
         del found[: len(verbs)]
         assert {topic: count for topic, count in topics.items() if not topic.startswith("__")} == counts, kind
@@ -149,6 +162,7 @@ def test_who_may_reads_everything(client: Client, servers: Servers) -> None:
                 assert told(client, partitions[golden.name]) == expected(client, rows), (kind, level, golden.name)
 
 
+@for_some("confluent-kafka")
 def test_a_group_of_two(client: Client, servers: Servers) -> None:
     kind = KINDS[OF_GROUPS[client.name]]
     check_group(client, servers[kind.server], "g-plain", security=kind.security)
@@ -173,6 +187,7 @@ def check_refusals(client: Client, servers: Servers, wrong: Mapping[str, Kind]) 
         assert re.search(said, answer.get("said", "")), (client.name, name, answer)
 
 
+@for_some("confluent-kafka", "confluent-kafka-2.3.0", "aiokafka")
 def test_who_may_not_is_told(client: Client, servers: Servers) -> None:
     check_refusals(client, servers, ONE_OF_EACH if client.name == "kafka-python" else {**KINDS, "stranger": STRANGER})
 

@@ -153,7 +153,9 @@ def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
 
 class Member:
     def __init__(self, bootstrap: str, task: dict[str, Any]) -> None:
-        self._client = consumer(bootstrap, task, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=45_000)
+        self._client = consumer(
+            bootstrap, task, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=45_000, heartbeat_interval_ms=300
+        )
         self._client.subscribe([task["topic"]])
 
     def poll(self) -> list[tuple[Place, int]]:
