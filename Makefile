@@ -235,6 +235,7 @@ build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%
 	@touch $@
 
 # Other projects' own tests, by their packages: kafka-python's are in its sdist, franz-go's in its module. Without Go they are skipped.
+# aiokafka's are in no package (CONTRIBUTING.md).
 build/net-suites/.complete: requirements/clients.txt tests/net/go/go.mod tests/net/go/suites.go | .venv-clients/ready
 	$(say) "kafka-python's and franz-go's own tests"
 	@rm -rf $(@D)

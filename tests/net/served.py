@@ -17,12 +17,13 @@ from typing import Protocol
 
 from golden import CLEAN, CLEAN_LOG_DIRS
 
-from broker import Broker, two_free_ports
+from broker import ROOT, Broker, two_free_ports
 
 STARTING_SECONDS = 300
 STOPPING_SECONDS = 300
 ADDRESS = r"127\.0\.0\.1:([1-9][0-9]*)"
 NEVER_MS = 2**31 - 1
+CERTIFICATES = ROOT / "rust" / "offsetlog-net" / "tests" / "tls"
 
 
 class Kafka(Protocol):

@@ -11,7 +11,7 @@ import struct
 import threading
 from typing import Self
 
-from protocol import API_VERSIONS, FIND_COORDINATOR, PRODUCE, Reader, Value, body_of, request, response
+from protocol import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE, Reader, Value, body_of, request, response
 
 WRITING = frozenset({0, 19, 20, 21, 22, 24, 25, 26, 27, 28, 29, 30, 31, 33, 37, 44, 45, 46, 47, 61, 65, 66})
 """Producing, transactions, and what changes topics, settings, access."""
@@ -85,8 +85,8 @@ class Splitter:
         where = "writers" if api in WRITING or _is_for_a_transaction(api, version, frame) else "readers"
         with self._lock:
             self.routed[where] = self.routed.get(where, 0) + 1
-        if api == FIND_COORDINATOR and where == "readers":
-            # The first one makes a broker create __consumer_offsets, which `serve` then shows.
+        if where == "readers" and (api == FIND_COORDINATOR or _creates_topics(api, version, frame)):
+            # A broker creates what is asked for, and __consumer_offsets for the first coordinator: `serve` then shows it.
             self._ask("writers", frame, upstream)
         if api == PRODUCE and _body(frame, api, version)["Acks"] == 0:
             self._send(where, frame, upstream)
@@ -132,6 +132,15 @@ def _body(frame: bytes, api: int, version: int) -> Value:
 def _is_for_a_transaction(api: int, version: int, frame: bytes) -> bool:
     """Coordinators of transactions are the broker's, those of groups ours."""
     return api == FIND_COORDINATOR and version >= 1 and _body(frame, api, version)["KeyType"] == 1
+
+
+def _creates_topics(api: int, version: int, frame: bytes) -> bool:
+    """Whether it names topics that a broker may make."""
+    return (
+        api == METADATA
+        and bool(_body(frame, api, version)["Topics"])
+        and _body(frame, api, version).get("AllowAutoTopicCreation", True)
+    )
 
 
 def _frame(connection: socket.socket) -> bytes:

@@ -115,13 +115,12 @@ def test_groups_begin_where_the_old_cluster_left_them(client: Client, clean: Kaf
         assert found == offsets, (client.name, group)
 
 
-@pytest.mark.parametrize("topic", ["g-plain", "g-time"])
-def test_a_group_of_two(client: Client, clean: Kafka, topic: str) -> None:
+def check_group(client: Client, kafka: Kafka, topic: str, **more: object) -> None:
     """A member, a second and a rebalance, a commit, and one that goes on behind it."""
     partitions = sorted((golden for golden in READABLE if golden.topic == topic), key=lambda golden: golden.partition)
     (story,) = ask(
         client,
-        clean,
+        kafka,
         {
             "verb": "group",
             "group": f"{client.name}-{topic}",
@@ -129,6 +128,7 @@ def test_a_group_of_two(client: Client, clean: Kafka, topic: str) -> None:
             "places": places(partitions),
             "records": sum(len(golden.rows) for golden in partitions),
             "behind": 20,
+            **more,
         },
     )
     everything = [list(place) for place in places(partitions)]
@@ -142,3 +142,8 @@ def test_a_group_of_two(client: Client, clean: Kafka, topic: str) -> None:
         offsets = [row.offset for row in golden.rows]
         assert story["committed"][golden.name] == offsets[0] + 20
         assert story["continued"][golden.name] == [offset for offset in offsets if offset >= offsets[0] + 20], golden.name
+
+
+@pytest.mark.parametrize("topic", ["g-plain", "g-time"])
+def test_a_group_of_two(client: Client, clean: Kafka, topic: str) -> None:
+    check_group(client, clean, topic)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -39,41 +40,66 @@ class Suite(NamedTuple):
     """Regular expressions for tests that may pass on a broker alone, and why."""
     at_least: int
     """So many pass on a broker, or it was not the suite."""
+    settings: Mapping[str, object] = {"num.partitions": 4}
+    """The broker's, for topics as the tests count on them."""
 
 
-def kafka_python(address: str, folder: Path) -> Outcomes:
-    """Its consumer's tests, and those of its admin client that only ask."""
-    (source,) = SUITES.glob("kafka_python-*/")
+def pytests(plugin: str, source: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> Outcomes:
+    """Those of a Python client, in its environment, with a plugin of ours that tells them where the broker is."""
     results = folder / "results.xml"
-    # Of APIs that are not announced nothing is to be read.
-    asking = "describe_configs or describe_group or list_partition_offsets"
-    command = [
-        str(ROOT / ".venv-clients" / "bin" / "python"),
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "kafka_python_suite",
-    ]
-    command += [
-        "--import-mode=importlib",
-        "-o",
-        "log_level=WARNING",
-        f"--junitxml={results}",
-        "-k",
-        f"consumer_integration or {asking}",
-    ]
-    command += ["--timeout=300", "test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py"]
-    environment = {**os.environ, "PYTHONPATH": str(PROGRAMS), "KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{address}"}
+    command = [str(ROOT / ".venv-clients" / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", plugin]
+    command += ["-o", "log_level=WARNING", f"--junitxml={results}", "--timeout=300", *arguments]
     with (folder / "output").open("wb") as output:
-        subprocess.run(command, cwd=source, env=environment, stdout=output, stderr=output, timeout=SECONDS, check=False)
+        subprocess.run(
+            command,
+            cwd=source,
+            env={**os.environ, "PYTHONPATH": str(PROGRAMS), **environment},
+            stdout=output,
+            stderr=output,
+            timeout=SECONDS,
+            check=False,
+        )
     found = {}
     for case in ElementTree.parse(results).iter("testcase"):  # noqa: S314  # pytest wrote it
         kinds = {child.tag for child in case}
         found[str(case.get("name"))] = "skip" if "skipped" in kinds else "fail" if kinds & {"failure", "error"} else "pass"
     return found
+
+
+def kafka_python(address: str, folder: Path) -> Outcomes:
+    """Its consumer's tests, and those of its admin client that only ask."""
+    (source,) = SUITES.glob("kafka_python-*/")
+    # Of APIs that are not announced nothing is to be read.
+    asking = "describe_configs or describe_group or list_partition_offsets"
+    files = ("test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py")
+    environment = {"KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{address}"}
+    chosen = ("--import-mode=importlib", "-k", f"consumer_integration or {asking}", *files)
+    return pytests("kafka_python_suite", source, folder, environment, *chosen)
+
+
+AIOKAFKA = "OFFSETLOG_AIOKAFKA"
+"""Names a checkout of aiokafka. Its tests are in none of its packages: since 0.1.0 its sdists exclude them."""
+
+
+def aiokafka(address: str, folder: Path) -> Outcomes:
+    """Its consumer's tests, also of groups and transactions, and those of its admin client that only ask."""
+    if AIOKAFKA not in os.environ:
+        pytest.skip(
+            f"aiokafka's tests are in none of its packages: {AIOKAFKA} names a checkout of the version in requirements/clients.txt"
+        )
+    checkout = Path(os.environ[AIOKAFKA])
+    version = re.search(r'^__version__ = "(.+)"', (checkout / "aiokafka" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    pinned = (ROOT / "requirements" / "clients.txt").read_text(encoding="utf-8")
+    assert version is not None
+    assert f"aiokafka=={version[1]} " in pinned, f"{checkout} has the tests of {version[1]}"
+    # Beside the installed package, not beside the sources of the same name.
+    source = folder / "source"
+    shutil.copytree(checkout / "tests", source / "tests")
+    # Their server with TLS is another one; and one test waits for 40 s until the client gives up.
+    chosen_tests = "not ssl_consume and not consumer_offsets_errors and (not TestAdmin or describe or list or metadata)"
+    files = [f"tests/test_{name}.py" for name in ("consumer", "transactional_consumer", "pep492", "coordinator", "admin")]
+    chosen = ("-o", "asyncio_mode=auto", "-k", chosen_tests, "--docker-image", "none:0_4.3.0", "--no-pull", *files)
+    return pytests("aiokafka_suite", source, folder, {"KAFKA_ADDRESS": address}, *chosen)
 
 
 OF_FRANZ_GO = "^Test(Issue|Consume|DirectPart|AddRemove|Pause|Pooling|GroupSimple|Ping|UnknownGroupOffset|PollWait|HookPoll)"
@@ -110,6 +136,18 @@ ALL = (
         20,
     ),
     Suite(
+        "aiokafka",
+        aiokafka,
+        {
+            r"test_(list_topics|describe_configs_topic)": "they ask for a topic that was just made, which `serve` sees within a second",
+            r"test_consumer_transactional_(abort|read_only_control_record)": "they wait a second for the end of committed records: beside"
+            " a running broker that is the high watermark that it wrote last, up to five seconds ago",
+        },
+        90,
+        # A topic that is asked for is made, which the tests count on.
+        {"num.partitions": 2, "auto.create.topics.enable": "true"},
+    ),
+    Suite(
         "franz-go",
         franz_go,
         {},
@@ -119,13 +157,13 @@ ALL = (
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Callable[[str], Broker]]:
+def broker(tmp_path: Path) -> Iterator[Callable[[str, Mapping[str, object]], Broker]]:
     """Makes a broker that tells its clients another address than its own."""
     made: list[Broker] = []
 
-    def start(address: str) -> Broker:
+    def start(address: str, settings: Mapping[str, object]) -> Broker:
         found = Broker("4.3.0", tmp_path / f"broker-{len(made)}")
-        found.settings = {"advertised.listeners": f"PLAINTEXT://{address}", "num.partitions": 4, "group.min.session.timeout.ms": 1000}
+        found.settings = {"advertised.listeners": f"PLAINTEXT://{address}", "group.min.session.timeout.ms": 1000, **settings}
         found.format()
         made.append(found)
         found.start()
@@ -137,15 +175,15 @@ def broker(tmp_path: Path) -> Iterator[Callable[[str], Broker]]:
 
 
 @pytest.mark.parametrize("suite", ALL, ids=lambda suite: suite.name)
-def test_suite(suite: Suite, broker: Callable[[str], Broker], tmp_path: Path) -> None:
+def test_suite(suite: Suite, broker: Callable[[str, Mapping[str, object]], Broker], tmp_path: Path) -> None:
     alone, split = Splitter(), Splitter()
     try:
-        first = broker(alone.address)
+        first = broker(alone.address, suite.settings)
         alone.begin(first.address, first.address)
         (tmp_path / "alone").mkdir()
         expected = suite.run(alone.address, tmp_path / "alone")
         first.kill()
-        second = broker(split.address)
+        second = broker(split.address, suite.settings)
         assert second.metadata_dir is not None
         (tmp_path / "split").mkdir()
         options = ("--advertise", split.address, "--broker", str(second.properties))

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import pytest
 from golden import CLEAN_LOG_DIRS, named
-from served import Served, serving
+from served import CERTIFICATES, Served, serving
 from test_tools import VERSION, needs_kcat
 
 from broker import java
 
-CERTIFICATES = Path("rust/offsetlog-net/tests/tls").resolve()
 TOPIC = "g-plain"
 USER, PASSWORD = "reader", "a secret = 1"
 

@@ -2,8 +2,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -56,7 +60,8 @@ public final class ClientProgram {
         for (JsonNode task : asked.get("tasks")) {
             ObjectNode said = JSON.createObjectNode();
             try {
-                said.set("answer", verbs.get(task.get("verb").asText()).apply(asked.get("bootstrap").asText(), task));
+                String bootstrap = (task.has("bootstrap") ? task : asked).get("bootstrap").asText();
+                said.set("answer", verbs.get(task.get("verb").asText()).apply(bootstrap, task));
             } catch (Throwable error) {
                 StringWriter text = new StringWriter();
                 error.printStackTrace(new PrintWriter(text));
@@ -69,7 +74,7 @@ public final class ClientProgram {
         Runtime.getRuntime().halt(0);
     }
 
-    private static Properties properties(String bootstrap, String... more) {
+    private static Properties properties(String bootstrap, JsonNode task, String... more) {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         properties.put("key.deserializer", BYTES + "Deserializer");
@@ -84,11 +89,38 @@ public final class ClientProgram {
         for (int i = 0; i < more.length; i += 2) {
             properties.put(more[i], more[i + 1]);
         }
+        try {
+            secure(properties, task.path("security"));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
         return properties;
     }
 
-    private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, String... more) {
-        return new KafkaConsumer<>(properties(bootstrap, more));
+    private static void secure(Properties properties, JsonNode security) throws IOException {
+        if (security.has("protocol")) {
+            properties.put("security.protocol", security.get("protocol").asText());
+        }
+        if (security.has("ca")) {
+            properties.put("ssl.truststore.type", "PEM");
+            properties.put("ssl.truststore.location", security.get("ca").asText());
+        }
+        if (security.has("certificate")) {
+            properties.put("ssl.keystore.type", "PEM");
+            properties.put("ssl.keystore.certificate.chain", Files.readString(Path.of(security.get("certificate").asText())));
+            properties.put("ssl.keystore.key", Files.readString(Path.of(security.get("key").asText())));
+        }
+        if (security.has("mechanism")) {
+            String mechanism = security.get("mechanism").asText();
+            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+            properties.put("sasl.mechanism", mechanism);
+            properties.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + " required username=\""
+                    + security.get("user").asText() + "\" password=\"" + security.get("password").asText() + "\";");
+        }
+    }
+
+    private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, JsonNode task, String... more) {
+        return new KafkaConsumer<>(properties(bootstrap, task, more));
     }
 
     private static TopicPartition place(JsonNode pair) {
@@ -117,12 +149,10 @@ public final class ClientProgram {
     }
 
     private static JsonNode topics(String bootstrap, JsonNode task) throws Exception {
-        Properties properties = new Properties();
-        properties.put("bootstrap.servers", bootstrap);
         ObjectNode found = JSON.createObjectNode();
-        try (Admin admin = Admin.create(properties)) {
+        try (Admin admin = Admin.create(properties(bootstrap, task))) {
             Set<String> names = admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get(20, TimeUnit.SECONDS);
-            try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap)) {
+            try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task)) {
                 for (String name : names) {
                     found.put(name, consumer.partitionsFor(name).size());
                 }
@@ -135,7 +165,7 @@ public final class ClientProgram {
         Map<TopicPartition, ArrayNode> rows = new LinkedHashMap<>();
         List<TopicPartition> wanted = places(task);
         wanted.forEach(place -> rows.put(place, JSON.createArrayNode()));
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "isolation.level", task.get("isolation").asText())) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "isolation.level", task.get("isolation").asText())) {
             consumer.assign(wanted);
             consumer.seekToBeginning(wanted);
             Map<TopicPartition, Long> ends = consumer.endOffsets(wanted);
@@ -160,7 +190,7 @@ public final class ClientProgram {
         TopicPartition place = place(task.get("place"));
         int count = task.get("count").asInt();
         ArrayNode found = JSON.createArrayNode();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "max.poll.records", "" + count)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "max.poll.records", "" + count)) {
             consumer.assign(List.of(place));
             for (JsonNode offset : task.get("offsets")) {
                 if (task.has("epoch")) {
@@ -184,7 +214,7 @@ public final class ClientProgram {
 
     private static JsonNode times(String bootstrap, JsonNode task) {
         ArrayNode found = JSON.createArrayNode();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "isolation.level", task.get("isolation").asText())) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "isolation.level", task.get("isolation").asText())) {
             for (JsonNode query : task.get("queries")) {
                 TopicPartition place = place(query);
                 OffsetAndTimestamp answer = consumer.offsetsForTimes(Map.of(place, query.get(2).asLong())).get(place);
@@ -201,7 +231,7 @@ public final class ClientProgram {
     private static JsonNode ends(String bootstrap, JsonNode task) {
         ObjectNode found = JSON.createObjectNode();
         List<TopicPartition> wanted = places(task);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "isolation.level", task.get("isolation").asText())) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "isolation.level", task.get("isolation").asText())) {
             Map<TopicPartition, Long> last = consumer.endOffsets(wanted);
             consumer.beginningOffsets(wanted).forEach((place, offset) -> found.putArray(place.toString()).add(offset).add(last.get(place)));
         }
@@ -210,7 +240,7 @@ public final class ClientProgram {
 
     private static JsonNode committed(String bootstrap, JsonNode task) {
         ObjectNode found = JSON.createObjectNode();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "group.id", task.get("group").asText())) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "group.id", task.get("group").asText())) {
             Map<TopicPartition, OffsetAndMetadata> offsets = consumer.committed(new HashSet<>(places(task)));
             offsets.forEach((place, offset) -> found.put(place.toString(), offset == null ? null : offset.offset()));
         }
@@ -234,7 +264,7 @@ public final class ClientProgram {
         }
 
         private void run(String bootstrap, JsonNode task) {
-            try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "group.id", task.get("group").asText(), "auto.offset.reset",
+            try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "group.id", task.get("group").asText(), "auto.offset.reset",
                     "earliest", "max.poll.records", "50", "session.timeout.ms", "8000", "heartbeat.interval.ms", "300")) {
                 consumer.subscribe(List.of(task.get("topic").asText()));
                 while (!isEnded) {
@@ -384,7 +414,7 @@ public final class ClientProgram {
         ArrayNode seen = found.putArray("seen");
         String reset = task.get("reset").asText().equals("error") ? "none" : task.get("reset").asText();
         found.putNull("error");
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, "auto.offset.reset", reset)) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "auto.offset.reset", reset)) {
             consumer.assign(List.of(place));
             consumer.seek(place, task.get("offset").asLong());
             long limit = System.currentTimeMillis() + task.get("seconds").asLong() * 1000;
@@ -401,7 +431,7 @@ public final class ClientProgram {
         ObjectNode found = JSON.createObjectNode();
         for (String name : List.of("plain", "idempotent")) {
             String idempotent = "" + name.equals("idempotent");
-            try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties(bootstrap, "enable.idempotence", idempotent,
+            try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(properties(bootstrap, task, "enable.idempotence", idempotent,
                     "acks", "all", "delivery.timeout.ms", "16000", "max.block.ms", "15000", "linger.ms", "0"))) {
                 producer.send(new ProducerRecord<>(task.get("topic").asText(), new byte[1])).get(20, TimeUnit.SECONDS);
                 found.putNull(name);

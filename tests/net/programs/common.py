@@ -2,17 +2,21 @@
 
 A program imports one client library and runs in that library's environment, so that the tests need none of them. A row is
 `[offset, timestamp, timestamp type, key, value, headers, leader epoch]`, bytes in base64, -1 or null for what the client does not tell.
+A task may name another server than the others do (`bootstrap`), and how to connect (`security`): of `protocol` by Kafka's name, `ca`,
+`certificate` and `key` (paths of PEM files), `mechanism`, `user` and `password` those that its server asks for.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import logging
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 Place = tuple[str, int]
@@ -45,6 +49,24 @@ def named(place: Place) -> str:
 
 def places(task: dict[str, Any]) -> list[Place]:
     return [(topic, partition) for topic, partition in task["places"]]
+
+
+def security(task: dict[str, Any], names: Mapping[str, str]) -> dict[str, str]:
+    """A task's settings for how to connect, under a library's own names."""
+    return {names[name]: value for name, value in task.get("security", {}).items()}
+
+
+@contextlib.contextmanager
+def heard() -> Iterator[list[str]]:
+    """What a library logs as a warning or worse: where it fails to connect, some tell only there why."""
+    messages: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        yield messages
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 class Member(Protocol):
@@ -196,7 +218,7 @@ def main(verbs: dict[str, Callable[[str, dict[str, Any]], Any]]) -> None:
     asked = json.load(sys.stdin)
     for task in asked["tasks"]:
         try:
-            answer = {"answer": verbs[task["verb"]](asked["bootstrap"], task)}
+            answer = {"answer": verbs[task["verb"]](task.get("bootstrap", asked["bootstrap"]), task)}
         except Exception:  # noqa: BLE001  # whatever a client raises is its answer
             answer = {"error": traceback.format_exc()}
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -9,19 +9,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
+from aiokafka.helpers import create_ssl_context
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, heard, main, named, places, row, security, subscribe_story
 
 SECONDS = 300
+SECURITY = {
+    "protocol": "security_protocol",
+    "ca": "cafile",
+    "certificate": "certfile",
+    "key": "keyfile",
+    "mechanism": "sasl_mechanism",
+    "user": "sasl_plain_username",
+    "password": "sasl_plain_password",
+}
+
+
+def secured(task: dict[str, Any]) -> dict[str, Any]:
+    """Its settings for how to connect: files are read into a context."""
+    settings = security(task, SECURITY)
+    files = {name: settings.pop(name) for name in ("cafile", "certfile", "keyfile") if name in settings}
+    return {**settings, "ssl_context": create_ssl_context(**files) if files else None}
 
 
 @contextlib.asynccontextmanager
-async def consumer(bootstrap: str, **settings: Any) -> AsyncIterator[AIOKafkaConsumer]:
+async def consumer(bootstrap: str, task: dict[str, Any], **settings: Any) -> AsyncIterator[AIOKafkaConsumer]:
     client = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
-        **{"auto_offset_reset": "none", "enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings},
+        **{"auto_offset_reset": "none", "enable_auto_commit": False, "fetch_max_wait_ms": 100, **secured(task), **settings},
     )
-    await client.start()
     try:
+        await client.start()
         yield client
     finally:
         await client.stop()
@@ -31,8 +48,8 @@ def told(record: Any) -> Row:
     return row(record.offset, record.timestamp, record.timestamp_type, record.key, record.value, record.headers)
 
 
-async def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
-    async with consumer(bootstrap) as client:
+async def topics(bootstrap: str, task: dict[str, Any]) -> dict[str, int]:
+    async with consumer(bootstrap, task) as client:
         # A consumer keeps the partitions of what it is assigned only.
         cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
         return {name: len(cluster.partitions_for_topic(name) or ()) for name in await client.topics()}
@@ -41,7 +58,7 @@ async def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
 async def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     wanted = [TopicPartition(*place) for place in places(task)]
     rows: dict[TopicPartition, list[Row]] = {place: [] for place in wanted}
-    async with consumer(bootstrap, isolation_level=task["isolation"]) as client:
+    async with consumer(bootstrap, task, isolation_level=task["isolation"]) as client:
         client.assign(wanted)
         await client.seek_to_beginning(*wanted)
         # Always the high watermark, whatever the isolation level: what cannot be read is not waited for.
@@ -59,24 +76,26 @@ async def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
     place = TopicPartition(*task["place"])
     seen: list[int] = []
-    async with consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"])) as client:
-        client.assign([place])
-        client.seek(place, task["offset"])
-        end = time.monotonic() + max(task["seconds"], READING_SECONDS)
-        try:
-            while time.monotonic() < end and len(seen) < task["count"]:
-                for records in (await client.getmany(timeout_ms=200)).values():
-                    seen += [record.offset for record in records]
-                    end = time.monotonic() + task["seconds"]
-        except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
-            return {"seen": seen, "error": type(error).__name__}
+    reset = {"error": "none"}.get(task["reset"], task["reset"])
+    try:
+        with heard() as said:
+            async with consumer(bootstrap, task, auto_offset_reset=reset) as client:
+                client.assign([place])
+                client.seek(place, task["offset"])
+                end = time.monotonic() + max(task["seconds"], READING_SECONDS)
+                while time.monotonic() < end and len(seen) < task["count"]:
+                    for records in (await client.getmany(timeout_ms=200)).values():
+                        seen += [record.offset for record in records]
+                        end = time.monotonic() + task["seconds"]
+    except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
+        return {"seen": seen, "error": type(error).__name__, "said": "\n".join(said)}
     return {"seen": seen, "error": None}
 
 
 async def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
     place = TopicPartition(*task["place"])
     found = []
-    async with consumer(bootstrap) as client:
+    async with consumer(bootstrap, task) as client:
         client.assign([place])
         for offset in task["offsets"]:
             client.seek(place, offset)
@@ -91,7 +110,7 @@ async def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
 
 async def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
     found: list[list[int] | None] = []
-    async with consumer(bootstrap, isolation_level=task["isolation"]) as client:
+    async with consumer(bootstrap, task, isolation_level=task["isolation"]) as client:
         for topic, partition, when in task["queries"]:
             (answer,) = (await client.offsets_for_times({TopicPartition(topic, partition): when})).values()
             found.append(None if answer is None else [answer.offset, answer.timestamp])
@@ -100,13 +119,13 @@ async def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
 
 async def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
     wanted = [TopicPartition(*place) for place in places(task)]
-    async with consumer(bootstrap, isolation_level=task["isolation"]) as client:
+    async with consumer(bootstrap, task, isolation_level=task["isolation"]) as client:
         last = await client.end_offsets(wanted)
         return {named(place): [offset, last[place]] for place, offset in (await client.beginning_offsets(wanted)).items()}
 
 
 async def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
-    async with consumer(bootstrap, group_id=task["group"]) as client:
+    async with consumer(bootstrap, task, group_id=task["group"]) as client:
         return {named(place): await client.committed(TopicPartition(*place)) for place in places(task)}
 
 
@@ -127,6 +146,7 @@ class Member:
             session_timeout_ms=45_000,
             heartbeat_interval_ms=300,
             fetch_max_wait_ms=100,
+            **secured(task),
         )
         await client.start()
         return client
@@ -162,7 +182,7 @@ async def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """One record a mode, and what the client says of it."""
     found: dict[str, Any] = {}
     for name, settings in {"plain": {}, "idempotent": {"enable_idempotence": True}}.items():
-        client = AIOKafkaProducer(bootstrap_servers=bootstrap, **settings)
+        client = AIOKafkaProducer(bootstrap_servers=bootstrap, **secured(task), **settings)
         await client.start()
         try:
             await asyncio.wait_for(client.send_and_wait(task["topic"], b"x"), SECONDS)

@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, security, subscribe_story
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 TIMEOUT = 300
+SECURITY = {
+    "protocol": "security.protocol",
+    "ca": "ssl.ca.location",
+    "certificate": "ssl.certificate.location",
+    "key": "ssl.key.location",
+    "mechanism": "sasl.mechanism",
+    "user": "sasl.username",
+    "password": "sasl.password",
+}
+REFUSED = {KafkaError._AUTHENTICATION, KafkaError._SSL}  # noqa: SLF001  # the library's own names of its errors
 
 
-def consumer(bootstrap: str, **settings: Any) -> Consumer:
+def consumer(bootstrap: str, task: dict[str, Any], **settings: Any) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -21,7 +31,8 @@ def consumer(bootstrap: str, **settings: Any) -> Consumer:
             "check.crcs": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 100,
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **security(task, SECURITY),
+            **{name if callable(value) else name.replace("_", "."): value for name, value in settings.items()},
         }
     )
 
@@ -33,8 +44,8 @@ def told(message: Message) -> Row:
     return row(message.offset(), timestamp, kind - 1, message.key(), message.value(), message.headers() or (), epoch)
 
 
-def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT).topics
+def topics(bootstrap: str, task: dict[str, Any]) -> dict[str, int]:
+    found = AdminClient({"bootstrap.servers": bootstrap, **security(task, SECURITY)}).list_topics(timeout=TIMEOUT).topics
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
@@ -42,7 +53,7 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     wanted = places(task)
     rows: dict[Place, list[Row]] = {place: [] for place in wanted}
     left = set(wanted)
-    client = consumer(bootstrap, isolation_level=task["isolation"], enable_partition_eof=True, **task.get("settings", {}))
+    client = consumer(bootstrap, task, isolation_level=task["isolation"], enable_partition_eof=True, **task.get("settings", {}))
     try:
         client.assign([TopicPartition(*place, task.get("offset", -2)) for place in wanted])
         end = time.monotonic() + READING_SECONDS
@@ -65,7 +76,9 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
 
 def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
-    client = consumer(bootstrap, auto_offset_reset=task["reset"])
+    # Why it cannot connect it only says aside, and tries again for ever.
+    aside: list[KafkaError] = []
+    client = consumer(bootstrap, task, auto_offset_reset=task["reset"], error_cb=aside.append)
     seen: list[int] = []
     try:
         client.assign([TopicPartition(*task["place"], task["offset"])])
@@ -76,6 +89,10 @@ def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
                     return {"seen": seen, "error": message.error().name()}
                 seen.append(message.offset())
                 end = time.monotonic() + task["seconds"]
+            # What a server says of a certificate it calls a failed connection, with TLS's own word for it.
+            refused = [error for error in aside if error.code() in REFUSED or " alert " in error.str()]
+            if refused:
+                return {"seen": seen, "error": refused[0].name(), "said": refused[0].str()}
     finally:
         client.close()
     return {"seen": seen, "error": None}
@@ -83,7 +100,7 @@ def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
 
 def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
     topic, partition = task["place"]
-    client = consumer(bootstrap)
+    client = consumer(bootstrap, task)
     found = []
     try:
         client.assign([TopicPartition(topic, partition, task["offsets"][0])])
@@ -104,7 +121,7 @@ def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
 
 
 def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
-    client = consumer(bootstrap, isolation_level=task["isolation"])
+    client = consumer(bootstrap, task, isolation_level=task["isolation"])
     found: list[list[int] | None] = []
     try:
         for topic, partition, when in task["queries"]:
@@ -118,7 +135,7 @@ def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
 
 
 def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
-    client = consumer(bootstrap, isolation_level=task["isolation"])
+    client = consumer(bootstrap, task, isolation_level=task["isolation"])
     try:
         return {named(place): list(client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT)) for place in places(task)}
     finally:
@@ -126,7 +143,7 @@ def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
-    client = consumer(bootstrap, group_id=task["group"])
+    client = consumer(bootstrap, task, group_id=task["group"])
     try:
         found = client.committed([TopicPartition(*place) for place in places(task)], timeout=TIMEOUT)
     finally:
@@ -136,7 +153,9 @@ def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
 
 class Member:
     def __init__(self, bootstrap: str, task: dict[str, Any]) -> None:
-        self._client = consumer(bootstrap, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=45_000)
+        self._client = consumer(
+            bootstrap, task, group_id=task["group"], auto_offset_reset="earliest", session_timeout_ms=45_000, heartbeat_interval_ms=300
+        )
         self._client.subscribe([task["topic"]])
 
     def poll(self) -> list[tuple[Place, int]]:
@@ -174,7 +193,7 @@ def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for name, settings in {"plain": {}, "idempotent": {"enable.idempotence": True}}.items():
-        client = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 15000, **settings})
+        client = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 15000, **security(task, SECURITY), **settings})
         said: list[Any] = []
         client.produce(task["topic"], b"x", on_delivery=lambda error, _, said=said: said.append(error and error.name()))
         left = client.flush(TIMEOUT)

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
-from common import READING_SECONDS, Place, Row, crowd_story, group_story, main, named, places, row, subscribe_story
+from common import READING_SECONDS, Place, Row, crowd_story, group_story, heard, main, named, places, row, security, subscribe_story
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 TIMEOUT_MS = 300_000
+SECURITY = {
+    "protocol": "security_protocol",
+    "ca": "ssl_cafile",
+    "certificate": "ssl_certfile",
+    "key": "ssl_keyfile",
+    "mechanism": "sasl_mechanism",
+    "user": "sasl_plain_username",
+    "password": "sasl_plain_password",
+}
 
 
-def consumer(bootstrap: str, **settings: Any) -> KafkaConsumer:
+def consumer(bootstrap: str, task: dict[str, Any], **settings: Any) -> KafkaConsumer:
     return KafkaConsumer(
         bootstrap_servers=bootstrap,
-        **{"auto_offset_reset": "none", "enable_auto_commit": False, "fetch_max_wait_ms": 100, **settings},
+        **{
+            "auto_offset_reset": "none",
+            "enable_auto_commit": False,
+            "fetch_max_wait_ms": 100,
+            **security(task, SECURITY),
+            **settings,
+        },
     )
 
 
@@ -31,8 +47,8 @@ def told(record: Any) -> Row:
     )
 
 
-def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
-    client = consumer(bootstrap)
+def topics(bootstrap: str, task: dict[str, Any]) -> dict[str, int]:
+    client = consumer(bootstrap, task)
     try:
         return {name: len(client.partitions_for_topic(name) or ()) for name in client.topics()}
     finally:
@@ -42,7 +58,7 @@ def topics(bootstrap: str, _: dict[str, Any]) -> dict[str, int]:
 def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
     wanted = [TopicPartition(*place) for place in places(task)]
     rows: dict[TopicPartition, list[Row]] = {place: [] for place in wanted}
-    client = consumer(bootstrap, isolation_level=task["isolation"])
+    client = consumer(bootstrap, task, isolation_level=task["isolation"])
     try:
         client.assign(wanted)
         client.seek_to_beginning(*wanted)
@@ -61,26 +77,26 @@ def read(bootstrap: str, task: dict[str, Any]) -> dict[str, list[Row]]:
 def until_error(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """What comes from an offset on until the client reports an error or has waited long enough behind the last of it."""
     place = TopicPartition(*task["place"])
-    client = consumer(bootstrap, auto_offset_reset={"error": "none"}.get(task["reset"], task["reset"]))
     seen: list[int] = []
     try:
-        client.assign([place])
-        client.seek(place, task["offset"])
-        end = time.monotonic() + max(task["seconds"], READING_SECONDS)
-        while time.monotonic() < end and len(seen) < task["count"]:
-            for records in client.poll(200).values():
-                seen += [record.offset for record in records]
-                end = time.monotonic() + task["seconds"]
+        reset = {"error": "none"}.get(task["reset"], task["reset"])
+        settings = {"auto_offset_reset": reset, "bootstrap_timeout_ms": task["seconds"] * 1000}
+        with heard() as said, contextlib.closing(consumer(bootstrap, task, **settings)) as client:
+            client.assign([place])
+            client.seek(place, task["offset"])
+            end = time.monotonic() + max(task["seconds"], READING_SECONDS)
+            while time.monotonic() < end and len(seen) < task["count"]:
+                for records in client.poll(200).values():
+                    seen += [record.offset for record in records]
+                    end = time.monotonic() + task["seconds"]
     except Exception as error:  # noqa: BLE001  # whatever a client raises is its answer
-        return {"seen": seen, "error": type(error).__name__}
-    finally:
-        client.close()
+        return {"seen": seen, "error": type(error).__name__, "said": "\n".join(said)}
     return {"seen": seen, "error": None}
 
 
 def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
     place = TopicPartition(*task["place"])
-    client = consumer(bootstrap)
+    client = consumer(bootstrap, task)
     found = []
     try:
         client.assign([place])
@@ -98,7 +114,7 @@ def seek(bootstrap: str, task: dict[str, Any]) -> list[list[int]]:
 
 
 def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
-    client = consumer(bootstrap, isolation_level=task["isolation"])
+    client = consumer(bootstrap, task, isolation_level=task["isolation"])
     found: list[list[int] | None] = []
     try:
         for topic, partition, when in task["queries"]:
@@ -111,7 +127,7 @@ def times(bootstrap: str, task: dict[str, Any]) -> list[list[int] | None]:
 
 def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
     wanted = [TopicPartition(*place) for place in places(task)]
-    client = consumer(bootstrap, isolation_level=task["isolation"])
+    client = consumer(bootstrap, task, isolation_level=task["isolation"])
     try:
         last = client.end_offsets(wanted)
         return {named(place): [offset, last[place]] for place, offset in client.beginning_offsets(wanted).items()}
@@ -120,7 +136,7 @@ def ends(bootstrap: str, task: dict[str, Any]) -> dict[str, list[int]]:
 
 
 def committed(bootstrap: str, task: dict[str, Any]) -> dict[str, int | None]:
-    client = consumer(bootstrap, group_id=task["group"])
+    client = consumer(bootstrap, task, group_id=task["group"])
     try:
         return {named(place): client.committed(TopicPartition(*place)) for place in places(task)}
     finally:
@@ -131,6 +147,7 @@ class Member:
     def __init__(self, bootstrap: str, task: dict[str, Any]) -> None:
         self._client = consumer(
             bootstrap,
+            task,
             group_id=task["group"],
             auto_offset_reset="earliest",
             session_timeout_ms=45_000,
@@ -169,7 +186,9 @@ def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     """One record a mode, and what the client says of it."""
     found: dict[str, Any] = {}
     for name, settings in {"plain": {"enable_idempotence": False}, "idempotent": {"enable_idempotence": True}}.items():
-        client = KafkaProducer(bootstrap_servers=bootstrap, retries=0 if name == "plain" else 3, **settings)
+        client = KafkaProducer(
+            bootstrap_servers=bootstrap, **security(task, SECURITY), retries=0 if name == "plain" else 3, **settings
+        )
         try:
             client.send(task["topic"], b"x").get(20)
             found[name] = None
