@@ -35,7 +35,7 @@ def main(paths: list[str]) -> None:
     """Serve these files."""
     files = [os.open(Path(path), os.O_RDONLY) for path in paths]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        print(listener.getsockname()[1], flush=True)  # noqa: T201 - what it is started for
+        print(listener.getsockname()[1], flush=True)
 
         def accept() -> None:
             while True:

@@ -210,9 +210,7 @@ def test_a_cluster_with_one_log_dir_or_two(case: Case, tmp_path: Path, clean_sta
     clean_starts.check_words(broker, [golden.name for golden in partitions])
 
 
-@pytest.mark.parametrize(
-    "case", cases([("torn", "4.3.0", 2)], ["torn"], KRAFT), ids=lambda case: "-".join(map(str, case))
-)
+@pytest.mark.parametrize("case", cases([("torn", "4.3.0", 2)], ["torn"], KRAFT), ids=lambda case: "-".join(map(str, case)))
 def test_damaged_disks(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Each with another damage: brokers find nothing of it, and nothing to recover, in one run or the next."""
     sources, known = known_of(case.kind)
