@@ -26,7 +26,7 @@ use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::{Api, RequestHeader, apis};
 use offsetlog_net::client::{ClientOptions, Connection};
-use offsetlog_net::coordinator::committed_offsets::CommittedOffsets;
+use offsetlog_net::coordinator::committed_offsets::{CommittedOffsets, CommittedOffsetsOptions};
 use offsetlog_net::coordinator::{Coordinator, CoordinatorOptions};
 use offsetlog_net::sasl::{Credentials, Mechanism, Users};
 use offsetlog_net::server::{Broker, ServeOptions};
@@ -58,7 +58,7 @@ fn start(log_dir: &Path, is_encrypted: bool) -> Server {
         ..CoordinatorOptions::default()
     };
     let changes = broker.shared_changes();
-    let offsets = CommittedOffsets::in_memory(&Default::default());
+    let offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
     let coordinator = Coordinator::new(options, offsets, NOW, move || changes.announce());
     let broker = broker.with_groups(Box::new(coordinator));
     let mut options = ServerOptions::at([SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]);

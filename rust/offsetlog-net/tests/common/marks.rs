@@ -14,6 +14,9 @@ const MARK_BYTES: usize = 12;
 /// Owners of marks.
 const OWNERS: usize = 64;
 
+/// A request with its version.
+pub type Request = (&'static Api, i16, Struct<'static>);
+
 /// A client, by its number below 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner(pub usize);
@@ -31,7 +34,7 @@ impl Owner {
 
     /// No byte changed makes it another one's.
     fn code(self) -> usize {
-        (self.0 + 1) * 0x9E_37_79 & 0xFF_FF_FF
+        ((self.0 + 1) * 0x009e_3779) & 0x00ff_ffff
     }
 
     /// A text of so many bytes about, private all over.
@@ -163,18 +166,48 @@ impl Owner {
         vec![topic]
     }
 
-    /// Requests of all kinds, each with its version. `others`: also those that show the names of all.
-    pub fn requests(self, others: bool) -> Vec<(&'static Api, i16, Struct<'static>)> {
+    /// Requests of all kinds. `shows_names`: also those that show the names of all.
+    pub fn requests(self, shows_names: bool) -> Vec<Request> {
+        let mut all = self.of_partitions();
+        all.extend(self.of_groups());
+        all.extend(self.of_the_server());
+        if shows_names {
+            let none = Struct::new;
+            let every = || none().with("topics", Value::Null);
+            all.extend([
+                (&apis::METADATA, 0, none()),
+                (&apis::METADATA, 12, every()),
+                (&apis::DESCRIBE_LOG_DIRS, 4, every()),
+                (&apis::LIST_GROUPS, 0, none()),
+                (&apis::LIST_GROUPS, 5, none()),
+            ]);
+        }
+        all
+    }
+
+    /// One partition of its topic.
+    fn partition(
+        self,
+        name: &'static str,
+        list: &'static str,
+        partition: Struct<'static>,
+    ) -> Struct<'static> {
+        let topic = Struct::new()
+            .with(name, self.topic())
+            .with(list, vec![partition]);
+        Struct::new().with("topics", vec![topic])
+    }
+
+    fn of_partitions(self) -> Vec<Request> {
         let none = Struct::new;
-        let at = |list: &'static str, topic: &'static str, partition: Struct<'static>| {
-            let topic = none().with(topic, self.topic()).with(list, vec![partition]);
-            none().with("topics", vec![topic])
-        };
-        let resource = none()
-            .with("resourceType", 2_i8)
-            .with("resourceName", self.topic());
-        let number = || none().with("partitionIndex", 0);
-        let record = Struct::new()
+        let number = none().with("partitionIndex", 0);
+        let listed = self.partition("name", "partitions", number);
+        let epoch = none().with("partition", 0);
+        let epoch = self.partition("topic", "partitions", epoch);
+        let topics = self.fetch(0, 2_000, (0, -1));
+        let topics = topics.get("topics").unwrap().clone();
+        let old = none().with("maxWaitMs", 0).with("topics", topics);
+        let record = none()
             .with("index", 0)
             .with("records", self.secret(200).into_bytes());
         let produce = |name: &'static str| {
@@ -183,113 +216,89 @@ impl Owner {
                 .with("partitionData", vec![record.clone()]);
             none().with("acks", 1_i16).with("topicData", vec![topic])
         };
-        let filter = none()
-            .with("resourceTypeFilter", 2_i8)
-            .with("resourceNameFilter", self.topic())
-            .with("operation", 1_i8)
-            .with("permissionType", 1_i8);
-        let group = || none().with("groupId", self.group());
-        let leaving = none().with("memberId", self.secret(20));
-        let unknown = none().with("topics", vec![none().with("name", self.secret(100))]);
-        let mut all = vec![
-            (&apis::API_VERSIONS, 0, none()),
-            (
-                &apis::API_VERSIONS,
-                3,
-                none().with("clientSoftwareName", "tests"),
-            ),
+        let unknown = none().with("name", self.secret(100));
+        let sizes = self.partitions("topic", "partitions");
+        vec![
             (&apis::METADATA, 1, self.metadata()),
             (&apis::METADATA, 12, self.metadata()),
-            (&apis::METADATA, 9, unknown),
-            (&apis::FETCH, 4, {
-                let whole = self.fetch(0, 2_000, (0, -1));
-                let topics = whole.get("topics").unwrap().clone();
-                none().with("maxWaitMs", 0).with("topics", topics)
-            }),
+            (&apis::METADATA, 9, none().with("topics", vec![unknown])),
+            (&apis::FETCH, 4, old),
             (&apis::FETCH, 12, self.fetch(0, 2_000, (0, 0))),
             (&apis::FETCH, 12, self.fetch(1 << 40, 2_000, (0, -1))),
             (&apis::FETCH, 12, self.fetch(0, 2_000, (77, 5))),
-            (&apis::LIST_OFFSETS, 1, at("partitions", "name", number())),
-            (&apis::LIST_OFFSETS, 9, at("partitions", "name", number())),
-            (&apis::OFFSET_FOR_LEADER_EPOCH, 4, {
-                at("partitions", "topic", none().with("partition", 0))
-            }),
+            (&apis::LIST_OFFSETS, 1, listed.clone()),
+            (&apis::LIST_OFFSETS, 9, listed),
+            (&apis::OFFSET_FOR_LEADER_EPOCH, 4, epoch),
             (&apis::PRODUCE, 3, produce("")),
             (&apis::PRODUCE, 12, produce("-unknown")),
+            (&apis::DESCRIBE_LOG_DIRS, 1, none().with("topics", sizes)),
+        ]
+    }
+
+    fn of_groups(self) -> Vec<Request> {
+        let none = Struct::new;
+        let group = || none().with("groupId", self.group());
+        let stranger = self.secret(20);
+        let leaving = none().with("memberId", stranger.clone());
+        let keys = vec![self.group(), self.secret(50)];
+        let every = group().with("topics", Value::Null);
+        let number = none().with("partitionIndex", 0);
+        let deleted = self.partition("name", "partitions", number);
+        let deleted = deleted.get("topics").unwrap().clone();
+        let named = |list: &'static str| none().with(list, vec![self.group()]);
+        vec![
             (&apis::FIND_COORDINATOR, 0, none().with("key", self.group())),
-            (&apis::FIND_COORDINATOR, 4, {
-                none().with("coordinatorKeys", vec![self.group(), self.secret(50)])
-            }),
+            (
+                &apis::FIND_COORDINATOR,
+                4,
+                none().with("coordinatorKeys", keys),
+            ),
             (&apis::JOIN_GROUP, 9, self.join("")),
-            (&apis::JOIN_GROUP, 3, self.join(&self.secret(20))),
+            (&apis::JOIN_GROUP, 3, self.join(&stranger)),
             (&apis::JOIN_GROUP, 2, self.join("")),
-            (&apis::SYNC_GROUP, 3, self.sync(&self.secret(20), 1)),
-            (&apis::HEARTBEAT, 4, self.heartbeat(&self.secret(20), 1)),
+            (&apis::SYNC_GROUP, 3, self.sync(&stranger, 1)),
+            (&apis::HEARTBEAT, 4, self.heartbeat(&stranger, 1)),
             (&apis::OFFSET_COMMIT, 2, self.commit("", -1, 3)),
-            (&apis::OFFSET_COMMIT, 8, self.commit(&self.secret(20), 7, 3)),
+            (&apis::OFFSET_COMMIT, 8, self.commit(&stranger, 7, 3)),
             (&apis::OFFSET_FETCH, 1, self.committed()),
-            (&apis::OFFSET_FETCH, 8, {
-                let all = group().with("topics", Value::Null);
-                none().with("groups", vec![all])
-            }),
-            (
-                &apis::DESCRIBE_GROUPS,
-                5,
-                none().with("groups", vec![self.group()]),
-            ),
-            (
-                &apis::DELETE_GROUPS,
-                2,
-                none().with("groupsNames", vec![self.group()]),
-            ),
-            (&apis::OFFSET_DELETE, 0, {
-                let topics = at("partitions", "name", number());
-                group().with("topics", topics.get("topics").unwrap().clone())
-            }),
+            (&apis::OFFSET_FETCH, 8, none().with("groups", vec![every])),
+            (&apis::DESCRIBE_GROUPS, 5, named("groups")),
+            (&apis::DELETE_GROUPS, 2, named("groupsNames")),
+            (&apis::OFFSET_DELETE, 0, group().with("topics", deleted)),
             (
                 &apis::LEAVE_GROUP,
                 5,
                 group().with("members", vec![leaving]),
             ),
-            (
-                &apis::INIT_PRODUCER_ID,
-                4,
-                none().with("transactionalId", self.secret(20)),
-            ),
-            (
-                &apis::INIT_PRODUCER_ID,
-                0,
-                none().with("transactionalId", Value::Null),
-            ),
+        ]
+    }
+
+    fn of_the_server(self) -> Vec<Request> {
+        let none = Struct::new;
+        let resource = none()
+            .with("resourceType", 2_i8)
+            .with("resourceName", self.topic());
+        let resources = || none().with("resources", vec![resource.clone()]);
+        let documented = resources()
+            .with("includeSynonyms", true)
+            .with("includeDocumentation", true);
+        let filter = none()
+            .with("resourceTypeFilter", 2_i8)
+            .with("resourceNameFilter", self.topic())
+            .with("operation", 1_i8)
+            .with("permissionType", 1_i8);
+        let software = none().with("clientSoftwareName", "tests");
+        let producer = |id: Value<'static>| none().with("transactionalId", id);
+        vec![
+            (&apis::API_VERSIONS, 0, none()),
+            (&apis::API_VERSIONS, 3, software),
+            (&apis::INIT_PRODUCER_ID, 4, producer(self.secret(20).into())),
+            (&apis::INIT_PRODUCER_ID, 0, producer(Value::Null)),
             (&apis::DESCRIBE_ACLS, 1, filter),
-            (
-                &apis::DESCRIBE_CONFIGS,
-                1,
-                none().with("resources", vec![resource.clone()]),
-            ),
-            (&apis::DESCRIBE_CONFIGS, 4, {
-                none()
-                    .with("resources", vec![resource])
-                    .with("includeSynonyms", true)
-                    .with("includeDocumentation", true)
-            }),
-            (&apis::DESCRIBE_LOG_DIRS, 1, {
-                none().with("topics", self.partitions("topic", "partitions"))
-            }),
+            (&apis::DESCRIBE_CONFIGS, 1, resources()),
+            (&apis::DESCRIBE_CONFIGS, 4, documented),
             (&apis::DESCRIBE_CLUSTER, 1, none()),
-        ];
-        if others {
-            all.push((&apis::METADATA, 12, none().with("topics", Value::Null)));
-            all.push((&apis::METADATA, 0, none()));
-            all.push((
-                &apis::DESCRIBE_LOG_DIRS,
-                4,
-                none().with("topics", Value::Null),
-            ));
-            all.push((&apis::LIST_GROUPS, 0, none()));
-            all.push((&apis::LIST_GROUPS, 5, none()));
-        }
-        all
+        ]
     }
 
     /// The first mark in these bytes that is not this client's, and where it stands; names count only where they are not shown to all.

@@ -5,7 +5,7 @@ use super::logic::{int, structs};
 use super::marks::Owner;
 use super::passing::{Server, Then, request};
 use super::world::BEGIN_MS;
-use crate::coordinator::committed_offsets::CommittedOffsets;
+use crate::coordinator::committed_offsets::{CommittedOffsets, CommittedOffsetsOptions};
 use crate::coordinator::{Coordinator, CoordinatorOptions};
 use crate::server::{Broker, ServeOptions};
 use crate::step::{AnyRoom, Peer, Service as _, Step};
@@ -263,7 +263,7 @@ fn a_panic_under_the_lock_of_the_groups_changes_nothing() {
         ..CoordinatorOptions::default()
     };
     let changes = broker.shared_changes();
-    let offsets = CommittedOffsets::in_memory(&Default::default());
+    let offsets = CommittedOffsets::in_memory(&CommittedOffsetsOptions::default());
     let coordinator = Coordinator::new(options, offsets, BEGIN_MS, move || changes.announce());
     let server = Server::new(broker.with_groups(Box::new(coordinator)));
     whole_member(&server, owners[0], 5).unwrap();

@@ -7,6 +7,7 @@ use super::super::ended::Ended;
 use super::super::options::ServerLimits;
 use super::echo::frame;
 use super::world::BEGIN_MS;
+use crate::sasl::Users;
 use crate::server::Broker;
 use crate::socket::Socket;
 use crate::step::Peer;
@@ -133,10 +134,15 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(broker: Broker) -> Self {
+        Self::with_users(broker, None)
+    }
+
+    pub(super) fn with_users(broker: Broker, users: Option<Users>) -> Self {
         let clock = Passing::new();
+        let its = Arc::<Passing>::clone(&clock);
         Self {
             broker,
-            common: Common::new(ServerLimits::default(), None, Arc::<Passing>::clone(&clock)),
+            common: Common::new(ServerLimits::default(), users.map(Arc::new), its),
             clock,
         }
     }

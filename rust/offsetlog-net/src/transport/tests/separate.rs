@@ -72,8 +72,11 @@ impl Life {
 
     fn wire(&mut self) -> &mut Kafka {
         let (server, owner) = (&self.server, self.owner);
-        self.wire
-            .get_or_insert_with(|| Kafka::new(server.connect(), &owner.client_id()))
+        self.wire.get_or_insert_with(|| {
+            let client = server.connect();
+            client.set_room(500 + server.world.random(30_000));
+            Kafka::new(client, &owner.client_id())
+        })
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -108,6 +111,11 @@ impl Life {
                 }
             }
             _ => self.send(&bytes),
+        }
+        // Answers of several clients are on their way at once.
+        if self.random(2) == 0 {
+            let pause = self.random(20) as u64;
+            self.sleep(pause);
         }
         let answer = self.wire().receive(api, version);
         answer.ok_or_else(|| self.cut())
@@ -210,7 +218,7 @@ fn honest(server: &Simulated<Broker>, owner: Owner, came: &Came, whole: &[u8]) {
         position: 0,
         member: String::new(),
     };
-    consumer.life.sleep(server.world.random(2000) as u64);
+    consumer.life.sleep(server.world.random(50) as u64);
     while consumer.read().is_err() {
         let pause = consumer.life.random(3000) as u64;
         consumer.life.sleep(pause);
