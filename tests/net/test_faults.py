@@ -37,6 +37,8 @@ from served import Served, serving
 from offsetlog import Log, WritableLog
 
 OFFSET_OUT_OF_RANGE = 1
+# The answer that is cut at every byte.
+EVERY_BYTE = (FETCH, 12)
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 MIB = 1 << 20
 
@@ -124,7 +126,9 @@ def test_answers_cut_at_every_byte(server: Served, reset: bool) -> None:
         with Connection(server.address) as wire:
             wire.socket.sendall(data)
             whole = wire.receive_frame()
-        for size in (*range(min(len(whole) + 4, 200)), *range(200, len(whole) + 4, 7)):
+        # Of one answer with records every byte; every byte of every kind is cut where no sockets are (transport/tests/cuts.rs).
+        step = 1 if cut[:2] == EVERY_BYTE else 7
+        for size in (*range(min(len(whole) + 4, 200)), *range(200, len(whole) + 4, step)):
             with connected(server, reset=reset) as client:
                 client.sendall(data)
                 left = size

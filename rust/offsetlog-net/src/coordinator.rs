@@ -23,6 +23,7 @@
 //! * Transactional producers get `TRANSACTIONAL_ID_AUTHORIZATION_FAILED`, which ends them at once.
 
 mod admin;
+mod changing;
 pub mod committed_offsets;
 mod error;
 mod fields;
@@ -38,6 +39,7 @@ mod unknown;
 pub use options::{CoordinatorOptions, IsTold, Node, TopicId};
 pub use unknown::{OnUnknown, UnknownOffsets};
 
+use changing::Changing;
 use committed_offsets::{Commit, CommittedOffsets};
 use error::Code;
 use fields::{bytes, int, int32, optional, structs, text};
@@ -261,15 +263,7 @@ impl Coordinator {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.lock();
-        let before = state.shared.tickets.answered;
-        let changed = change(&mut state);
-        let is_answered = before != state.shared.tickets.answered;
-        drop(state);
-        if is_answered {
-            (self.on_answer)();
-        }
-        changed
+        change(&mut Changing::new(self.lock(), &*self.on_answer).state)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

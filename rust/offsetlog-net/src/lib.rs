@@ -8,6 +8,10 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)
 )]
 
+// What tests outside of this crate share with those inside names it so.
+#[cfg(test)]
+extern crate self as offsetlog_net;
+
 pub mod client;
 pub mod coordinator;
 pub mod error_code;

@@ -6,6 +6,7 @@
 
 mod budget;
 mod channel;
+mod clock;
 mod connection;
 mod ended;
 mod http;
@@ -13,6 +14,8 @@ mod log;
 mod metrics;
 mod options;
 mod server;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub use connection::answer_all;

@@ -1,5 +1,7 @@
 //! The coordinator beside a real one, and under a seeded scheduler.
 
+#[path = "tests/panics.rs"]
+mod panics;
 #[path = "tests/random.rs"]
 mod random;
 #[path = "tests/recorded.rs"]

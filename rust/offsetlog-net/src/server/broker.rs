@@ -25,6 +25,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+#[cfg(test)]
+mod inside;
+
 /// The log dirs are listed again after this time.
 const LIST_EVERY_MS: i64 = 1000;
 /// Partitions that fetches wait for are looked at again after this time.
@@ -391,21 +394,26 @@ impl Broker {
         match self.fetch(asked, request) {
             Ok(job) => {
                 self.wait_for(&job, true);
-                self.go_on(session, job, asked.now_ms)
+                session.waiting = Some(Waiting::Fetch(job));
+                self.go_on(session, asked.now_ms)
             }
             Err(step) => step,
         }
     }
 
-    /// Answers a fetch if it can be answered, else keeps it.
-    fn go_on(&self, session: &mut Session, job: FetchJob, now_ms: i64) -> Step {
-        let until_ms = job.until_ms;
-        if let Some(step) = self.try_fetch(&job, now_ms) {
-            self.wait_for(&job, false);
-            return step;
-        }
-        session.waiting = Some(Waiting::Fetch(job));
-        Step::Wait { until_ms }
+    /// Answers the fetch that waits, if it can be answered. It stays in the session meanwhile, whose end forgets it also after a panic.
+    fn go_on(&self, session: &mut Session, now_ms: i64) -> Step {
+        let Some(Waiting::Fetch(job)) = &session.waiting else {
+            return Step::Silent;
+        };
+        let Some(step) = self.try_fetch(job, now_ms) else {
+            return Step::Wait {
+                until_ms: job.until_ms,
+            };
+        };
+        self.wait_for(job, false);
+        session.waiting = None;
+        step
     }
 }
 
@@ -466,33 +474,31 @@ impl Service for Broker {
     }
 
     fn resume(&self, session: &mut Session, now_ms: i64) -> Step {
-        match session.waiting.take() {
-            Some(Waiting::Fetch(job)) => self.go_on(session, job, now_ms),
-            Some(Waiting::Group {
-                api,
-                version,
-                correlation_id,
-                ticket,
-            }) => {
-                let Some(groups) = self.groups_of() else {
-                    return closed("nobody coordinates groups any more".to_owned());
-                };
-                match groups.poll(ticket, now_ms) {
-                    GroupAnswer::Reply(answer) => {
-                        reply_in(api, version, correlation_id, &answer, Vec::new())
-                    }
-                    GroupAnswer::Wait { ticket, until_ms } => {
-                        session.waiting = Some(Waiting::Group {
-                            api,
-                            version,
-                            correlation_id,
-                            ticket,
-                        });
-                        Step::Wait { until_ms }
-                    }
-                }
+        let Some(Waiting::Group {
+            api,
+            version,
+            correlation_id,
+            ticket,
+        }) = &mut session.waiting
+        else {
+            return self.go_on(session, now_ms);
+        };
+        let Some(groups) = self.groups_of() else {
+            return closed("nobody coordinates groups any more".to_owned());
+        };
+        match groups.poll(*ticket, now_ms) {
+            GroupAnswer::Reply(answer) => {
+                let step = reply_in(*api, *version, *correlation_id, &answer, Vec::new());
+                session.waiting = None;
+                step
             }
-            None => Step::Silent,
+            GroupAnswer::Wait {
+                ticket: next,
+                until_ms,
+            } => {
+                *ticket = next;
+                Step::Wait { until_ms }
+            }
         }
     }
 

@@ -1,20 +1,19 @@
 //! Memory that all requests in flight share.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use super::clock::{Awaited, Clock};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes that are free.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    free: Mutex<u64>,
-    returned: Condvar,
+    free: Awaited<u64>,
 }
 
 impl Budget {
-    pub(crate) fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
-            free: Mutex::new(bytes),
-            returned: Condvar::new(),
+            free: Awaited::new(bytes, clock),
         }
     }
 
@@ -26,8 +25,15 @@ impl Budget {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        self.free.poison();
+    }
+
+    /// Bytes that nobody has.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> u64 {
+        *self.free.lock()
     }
 }
 
@@ -42,14 +48,12 @@ impl Part<'_> {
     /// Grows to `bytes`, waiting for others to release memory. Returns whether it succeeded before the deadline.
     pub(crate) fn grow(&mut self, bytes: u64, deadline: Instant) -> bool {
         let wanted = bytes.saturating_sub(self.bytes);
-        let mut free = self.budget.lock();
+        let mut free = self.budget.free.lock();
         while *free < wanted {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let Some(left) = self.budget.free.left(deadline) else {
                 return false;
-            }
-            let outcome = self.budget.returned.wait_timeout(free, left);
-            (free, _) = outcome.unwrap_or_else(PoisonError::into_inner);
+            };
+            free = self.budget.free.wait(free, left);
         }
         *free -= wanted;
         self.bytes += wanted;
@@ -59,21 +63,20 @@ impl Part<'_> {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        let mut free = self.budget.lock();
-        *free = free.saturating_add(self.bytes);
-        drop(free);
-        self.budget.returned.notify_all();
+        let change = |free: &mut u64| *free = free.saturating_add(self.bytes);
+        self.budget.free.change(change);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::SystemClock;
     use super::*;
     use std::time::Duration;
 
     #[test]
     fn what_is_taken_comes_back() {
-        let budget = Budget::new(10);
+        let budget = Budget::new(10, Arc::new(SystemClock));
         let at_once = Instant::now();
         let mut first = budget.part();
         assert!(first.grow(6, at_once) && first.grow(8, at_once));

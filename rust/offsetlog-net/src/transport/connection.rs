@@ -2,6 +2,7 @@
 
 use super::budget::{Budget, Part};
 use super::channel::{Channel, Memory};
+use super::clock::{Clock, SystemClock};
 use super::ended::Ended;
 use super::metrics::{Metrics, add};
 use super::options::ServerLimits;
@@ -9,7 +10,7 @@ use super::turns::{Turn, Turns};
 use crate::sasl::{Gate, Users, Verdict};
 use crate::socket::write_parts;
 use crate::step::{Peer, Piece, Reply, Service, Step};
-use offsetlog::disk::{DiskFile, wall_clock};
+use offsetlog::disk::DiskFile;
 use std::any::Any;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,6 +39,7 @@ const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// What all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct Common {
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: ServerLimits,
     pub(crate) users: Option<Arc<Users>>,
     pub(crate) budget: Budget,
@@ -47,10 +49,15 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(limits: ServerLimits, users: Option<Arc<Users>>) -> Self {
+    pub(crate) fn new(
+        limits: ServerLimits,
+        users: Option<Arc<Users>>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
-            budget: Budget::new(limits.requests_bytes_max),
-            turns: Turns::new(limits.requests_bytes_max),
+            budget: Budget::new(limits.requests_bytes_max, Arc::clone(&clock)),
+            turns: Turns::new(limits.requests_bytes_max, Arc::clone(&clock)),
+            clock,
             limits,
             users,
             metrics: Metrics::new(),
@@ -60,6 +67,13 @@ impl Common {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Panics under each of its locks.
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        self.budget.poison();
+        self.turns.poison();
     }
 }
 
@@ -84,11 +98,12 @@ pub(crate) fn talk<S: Service>(
         frame: Vec::new(),
         handshake_until: Some(opened + common.limits.handshake_timeout),
     };
-    let mut ended = talk.run(&mut session);
+    // Also outside of the protocol logic: in SASL, or in a file that is sent.
+    let mut ended = caught(|| talk.run(&mut session)).unwrap_or_else(|panic| panic);
     if common.is_stopping() && ended.is_ordinary() {
         ended = Ended::Stopped;
     }
-    if let Err(panic) = caught(|| service.end(session, wall_clock()))
+    if let Err(panic) = caught(|| service.end(session, common.clock.wall_ms()))
         && !matches!(ended, Ended::Panic(_))
     {
         ended = panic;
@@ -103,7 +118,7 @@ pub(crate) fn talk<S: Service>(
 /// If the protocol logic does.
 #[must_use]
 pub fn answer_all<S: Service>(service: &S, limits: &ServerLimits, input: &[u8]) -> Vec<u8> {
-    let common = Common::new(limits.clone(), None);
+    let common = Common::new(limits.clone(), None, Arc::new(SystemClock));
     let mut memory = Memory {
         input,
         output: Vec::new(),
@@ -113,7 +128,7 @@ pub fn answer_all<S: Service>(service: &S, limits: &ServerLimits, input: &[u8]) 
         port: 0,
         is_encrypted: false,
     };
-    let ended = talk(service, &common, &mut memory, peer, Instant::now());
+    let ended = talk(service, &common, &mut memory, peer, common.clock.now());
     assert!(!matches!(ended, Ended::Panic(_)), "{ended}");
     memory.output
 }
@@ -155,7 +170,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             Verdict::Close { reply, reason } => {
                 if let Some(reply) = reply {
                     // Guessing takes its time (Kafka's connection.failed.authentication.delay.ms).
-                    std::thread::sleep(AFTER_REFUSAL);
+                    common.clock.sleep(AFTER_REFUSAL);
                     self.send(reply)?;
                     self.channel.finish();
                 }
@@ -169,7 +184,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
         }
         // A client that always has bytes on the way never waits, so no read ends for it.
         match self.handshake_until {
-            Some(until) if Instant::now() >= until => Err(Ended::HandshakeTime),
+            Some(until) if common.clock.now() >= until => Err(Ended::HandshakeTime),
             _ => Ok(()),
         }
     }
@@ -181,7 +196,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
         let (first, rest) = length.split_at_mut(1);
         let begins = self
             .handshake_until
-            .unwrap_or_else(|| Instant::now() + limits.idle_timeout);
+            .unwrap_or_else(|| self.common.clock.now() + limits.idle_timeout);
         self.channel.set_deadline(begins);
         match self.channel.read(first) {
             Ok(0) => return Err(Ended::ByClient),
@@ -194,7 +209,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             }
             Err(error) => return Err(gone(error)),
         }
-        let deadline = self.soon(Instant::now() + limits.request_timeout);
+        let deadline = self.soon(self.common.clock.now() + limits.request_timeout);
         self.channel.set_deadline(deadline);
         let late = match self.handshake_until {
             Some(until) if until <= deadline => || Ended::HandshakeTime,
@@ -248,10 +263,11 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
 
     fn serve(&mut self, session: &mut S::Session, part: Part<'_>) -> Result<(), Ended> {
         let changes = self.service.changes();
+        let clock = &*self.common.clock;
         let mut seen = changes.count();
         let mut turn = self.turn(self.frame.len() <= KEPT_BYTES)?;
         let mut step =
-            caught(|| (self.service).receive(session, &self.frame, wall_clock(), &mut turn))?;
+            caught(|| (self.service).receive(session, &self.frame, clock.wall_ms(), &mut turn))?;
         // The request has been read: others may have its memory.
         drop(part);
         self.forget();
@@ -276,14 +292,14 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             self.wait(seen, until_ms)?;
             seen = changes.count();
             turn = self.turn(true)?;
-            step = caught(|| self.service.resume(session, wall_clock()))?;
+            step = caught(|| self.service.resume(session, clock.wall_ms()))?;
         }
     }
 
     /// Waits for the request's turn.
     fn turn(&self, is_small: bool) -> Result<Turn<'a>, Ended> {
-        let deadline = self.soon(Instant::now() + self.common.limits.request_timeout);
         let common = self.common;
+        let deadline = self.soon(common.clock.now() + common.limits.request_timeout);
         let turn = common
             .turns
             .begin(is_small, deadline, || common.is_stopping());
@@ -303,7 +319,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             if self.common.is_stopping() {
                 return Err(Ended::Stopped);
             }
-            let left = until_ms.saturating_sub(wall_clock());
+            let left = until_ms.saturating_sub(self.common.clock.wall_ms());
             let Some(left) = u64::try_from(left).ok().filter(|&left| left > 0) else {
                 return Ok(());
             };
@@ -312,10 +328,21 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
             }
             let slice = Duration::from_millis(left).min(LOOK_EVERY);
             // The stop announces a change too.
-            if self.service.changes().wait(seen, slice) && !self.common.is_stopping() {
+            if self.changes_within(seen, slice) && !self.common.is_stopping() {
                 return Ok(());
             }
         }
+    }
+
+    fn changes_within(&self, seen: u64, slice: Duration) -> bool {
+        let changes = self.service.changes();
+        if let Some(clock) = self.common.clock.turned()
+            && changes.count() == seen
+        {
+            clock.pass(slice);
+            return changes.count() != seen;
+        }
+        changes.wait(seen, slice)
     }
 
     fn send(&mut self, reply: Reply) -> Result<(), Ended> {
@@ -324,7 +351,7 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
         let framed = i32::try_from(length).map_err(|_| Ended::ResponseLength(length))?;
         let seconds = length / u64::from(limits.response_bytes_per_second.max(1));
         let time = limits.response_timeout + Duration::from_secs(seconds);
-        self.channel.set_deadline(Instant::now() + time);
+        self.channel.set_deadline(self.common.clock.now() + time);
         let mut lead = &framed.to_be_bytes()[..];
         for piece in reply.pieces {
             match piece {
@@ -409,8 +436,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Calls the protocol logic. A panic there ends this connection and no other.
-fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Ended> {
+/// Calls what may panic. That ends this connection and no other.
+pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Ended> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| Ended::Panic(words_of(&*panic)))
 }
 

@@ -1,6 +1,7 @@
 //! Listeners, the threads of connections, and their end.
 
-use super::connection::{Common, talk, words_of};
+use super::clock::SystemClock;
+use super::connection::{Common, caught, talk, words_of};
 use super::ended::{Ended, KINDS};
 use super::http;
 use super::log::{Event, EventLevel, EventLog};
@@ -169,7 +170,7 @@ impl Bound {
         let options = self.options;
         let waiting = Arc::clone(&service);
         let shared = Arc::new(Shared {
-            common: Common::new(options.limits, options.users),
+            common: Common::new(options.limits, options.users, Arc::new(SystemClock)),
             #[cfg(feature = "tls")]
             tls: options.tls,
             log: options.log,
@@ -334,7 +335,8 @@ impl Shared {
             .name(format!("kafka-{}", place.number))
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let ended = shared.converse(&*service, &place.stream, peer);
+                let ended = caught(|| shared.converse(&*service, &place.stream, peer))
+                    .unwrap_or_else(|panic| panic);
                 shared.common.metrics.ended(&ended);
                 if !ended.is_ordinary() {
                     let level = if ended.is_error() {

@@ -1,8 +1,9 @@
 //! How many requests are answered at once, and how many bytes of answers wait for their clients: what is made of a request costs more
 //! memory than its bytes.
 
+use super::clock::{Awaited, Clock};
 use crate::step::{Room, VALUE_BYTES};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Requests that are answered at once (Kafka's `num.io.threads` is 8). Others wait for their turn.
@@ -13,8 +14,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// The turns of a server's requests.
 #[derive(Debug)]
 pub(crate) struct Turns {
-    state: Mutex<State>,
-    moved: Condvar,
+    state: Awaited<State>,
     /// No turn of a request that is not small begins while this many bytes of answers were not taken by their clients.
     unsent_max: u64,
     /// Values of a large request.
@@ -30,10 +30,9 @@ struct State {
 
 impl Turns {
     /// With room for this many bytes of answers, and for a large request that costs as many.
-    pub(crate) fn new(bytes: u64) -> Self {
+    pub(crate) fn new(bytes: u64, clock: Arc<dyn Clock>) -> Self {
         Self {
-            state: Mutex::default(),
-            moved: Condvar::new(),
+            state: Awaited::new(State::default(), clock),
             unsent_max: bytes,
             values_max: usize::try_from(bytes / VALUE_BYTES).unwrap_or(usize::MAX),
         }
@@ -65,20 +64,25 @@ impl Turns {
         deadline: Instant,
         is_stopping: impl Fn() -> bool,
     ) -> Option<MutexGuard<'_, State>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !is_free(&state) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || is_stopping() {
-                return None;
-            }
-            let outcome = self.moved.wait_timeout(state, left.min(LOOK_EVERY));
-            (state, _) = outcome.unwrap_or_else(PoisonError::into_inner);
+            let left = self.state.left(deadline);
+            let left = left.filter(|_| !is_stopping())?;
+            state = self.state.wait(state, left.min(LOOK_EVERY));
         }
         Some(state)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        self.state.poison();
+    }
+
+    /// Requests at work, whether one of them is large, and bytes of answers that were not taken.
+    #[cfg(test)]
+    pub(crate) fn busy(&self) -> (usize, bool, u64) {
+        let state = self.state.lock();
+        (state.at_work, state.has_large, state.unsent)
     }
 }
 
@@ -94,7 +98,7 @@ impl<'a> Turn<'a> {
     /// Ends the turn. The bytes of the answer count until what is returned is dropped.
     pub(crate) fn answered(self, bytes: u64) -> Unsent<'a> {
         let turns = self.turns;
-        let mut state = turns.lock();
+        let mut state = turns.state.lock();
         state.unsent = state.unsent.saturating_add(bytes);
         drop(state);
         Unsent { turns, bytes }
@@ -115,11 +119,10 @@ impl Room for Turn<'_> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.lock();
-        state.at_work = state.at_work.saturating_sub(1);
-        state.has_large &= !self.is_large;
-        drop(state);
-        self.turns.moved.notify_all();
+        self.turns.state.change(|state| {
+            state.at_work = state.at_work.saturating_sub(1);
+            state.has_large &= !self.is_large;
+        });
     }
 }
 
@@ -132,16 +135,20 @@ pub(crate) struct Unsent<'a> {
 
 impl Drop for Unsent<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.lock();
-        state.unsent = state.unsent.saturating_sub(self.bytes);
-        drop(state);
-        self.turns.moved.notify_all();
+        self.turns.state.change(|state| {
+            state.unsent = state.unsent.saturating_sub(self.bytes);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::clock::SystemClock;
     use super::*;
+
+    fn turns(bytes: u64) -> Turns {
+        Turns::new(bytes, Arc::new(SystemClock))
+    }
 
     fn at_once(turns: &Turns) -> Option<Turn<'_>> {
         turns.begin(false, Instant::now(), || false)
@@ -149,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_turn_ends_when_it_is_dropped() {
-        let turns = Turns::new(1 << 20);
+        let turns = turns(1 << 20);
         let mut all: Vec<Turn<'_>> = (0..AT_ONCE).map(|_| at_once(&turns).unwrap()).collect();
         assert!(at_once(&turns).is_none());
         all.pop();
@@ -163,7 +170,7 @@ mod tests {
 
     #[test]
     fn nothing_begins_beside_many_bytes_of_answers() {
-        let turns = Turns::new(1000);
+        let turns = turns(1000);
         let first = at_once(&turns).unwrap().answered(999);
         let second = at_once(&turns).unwrap().answered(1);
         assert!(at_once(&turns).is_none());
@@ -172,12 +179,12 @@ mod tests {
         let third = at_once(&turns).unwrap();
         drop(second);
         drop(third);
-        assert_eq!(turns.lock().unsent, 0);
+        assert_eq!(turns.busy().2, 0);
     }
 
     #[test]
     fn one_request_is_large() {
-        let turns = Turns::new(VALUE_BYTES * 7);
+        let turns = turns(VALUE_BYTES * 7);
         let (mut one, mut other) = (at_once(&turns).unwrap(), at_once(&turns).unwrap());
         assert_eq!((one.for_large(), one.for_large()), (Some(7), Some(7)));
         assert_eq!(other.for_large(), None);
