@@ -60,3 +60,11 @@ def test_a_reader_that_is_gone_changes_no_exit_code() -> None:
 def test_a_command_that_is_killed() -> None:
     done = subprocess.run([sys.executable, STEADY, "sh", "-c", "kill -9 $$"], capture_output=True, check=False)
     assert done.returncode == 128 + 9
+
+
+def test_what_a_command_leaves_behind_keeps_nobody() -> None:
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, STEADY, "sh", "-c", "sleep 60 & echo $!"], capture_output=True, check=False)
+    os.kill(int(done.stdout), 9)
+    assert done.returncode == 0
+    assert time.monotonic() - started < 50
