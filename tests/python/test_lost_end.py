@@ -1,4 +1,6 @@
-"""A log that ends below its log dir's high watermark lost records that were acknowledged: who reads, serves, checks or recovers it is told."""
+"""Log dirs whose checkpoints are beyond a log's end. Below the high watermark acknowledged records are lost; below the log start offset
+nothing is shown of what is there. Who reads, serves, checks or recovers it is told.
+"""
 
 from __future__ import annotations
 
@@ -73,3 +75,12 @@ def test_serve_says_so_when_it_starts(log_dir: Path, tmp_path: Path) -> None:
     with ServeProcess(tmp_path, log_dir, "-t", "g-plain", json=False) as server:
         told = server.said() + server.logged()
     assert f"{NAME}: {WORDS}" in told
+
+
+def test_serve_says_that_a_start_above_the_end_hides_all(log_dir: Path, tmp_path: Path) -> None:
+    checkpoint = log_dir / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n1\ng-plain 0 1000000\n", encoding="utf-8")
+    with ServeProcess(tmp_path, log_dir, "-t", "g-plain", json=False) as server:
+        told = server.said() + server.logged()
+    assert f"{NAME} is served without records" in told
+    assert "1000000" in told

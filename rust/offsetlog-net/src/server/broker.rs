@@ -157,11 +157,7 @@ impl Broker {
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);
         let catalog = Catalog::read(&log_dir, &cluster.surroundings(), &options, None);
         warnings.extend(catalog.left_out.iter().cloned());
-        for partition in catalog.partitions() {
-            if let Ok(Some(lost)) = partition.log.lost_end() {
-                warnings.push(format!("{}-{}: {lost}", partition.topic, partition.number));
-            }
-        }
+        warnings.extend(catalog.beyond_ends());
         Ok(Self {
             node_id: options.node_id.unwrap_or(node_id),
             sessions: Mutex::new(FetchSessions::new(options.fetch_sessions_max)),

@@ -7,7 +7,8 @@ use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::PARTITION_METADATA;
 use offsetlog::{
-    ClusterSettings, Error, Group, Log, LogDir, OpenOptions, Result, TopicImage, is_internal_topic,
+    ClusterSettings, Error, ErrorKind, Group, Log, LogDir, OpenOptions, Result, TopicImage,
+    is_internal_topic,
 };
 use offsetlog_ops::{ChosenReplica, choose_replica};
 use std::cell::OnceCell;
@@ -251,6 +252,24 @@ impl Catalog {
     }
 
     /// The partitions that are served.
+    /// What clients cannot see: that the log dirs' checkpoints are beyond the ends of these logs.
+    pub(super) fn beyond_ends(&self) -> Vec<String> {
+        let mut told = Vec::new();
+        for partition in self.partitions() {
+            let name = format!("{}-{}", partition.topic, partition.number);
+            if let Ok(Some(lost)) = partition.log.lost_end() {
+                told.push(format!("{name}: {lost}"));
+            }
+            // To clients it is empty, as it would be on a broker, which deletes what is hidden.
+            if let Err(error) = partition.log.batches(None, None)
+                && matches!(error.kind(), ErrorKind::LogDir { .. })
+            {
+                told.push(format!("{name} is served without records: {error}"));
+            }
+        }
+        told
+    }
+
     pub(crate) fn partitions(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.topics
             .values()

@@ -191,8 +191,13 @@ impl Log {
             Err(error) if error.is_corruption() => None,
             line => line?,
         };
+        // A log never ends below its first segment.
+        let first = self.look(|view| Ok(view.segments.first().map(|first| first.base_offset)))?;
+        let Some(line) = line.filter(|line| *line > first.unwrap_or(0)) else {
+            return Ok(None);
+        };
         let end = self.log_end_offset()?;
-        Ok(line.filter(|line| *line > end).map(|line| (end, line)))
+        Ok(Some((end, line)).filter(|_| line > end))
     }
 
     /// Says that acknowledged records are missing behind the end, if the log dir's `replication-offset-checkpoint` has a high watermark
