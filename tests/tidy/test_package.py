@@ -33,6 +33,16 @@ def test_base_package_pulls_in_nothing_big(module: str) -> None:
     assert not heavy & set(done.stdout.split())
 
 
+MAX_WHEEL_BYTES = 10_600_000
+"""Half a megabyte above today's: docs/internals/performance.md tells what the parts of it take."""
+
+
+def test_the_wheel_stays_small() -> None:
+    """Of the only system that its size was measured on. `make test` builds one; a development build has none."""
+    for wheel in (ROOT / "dist").glob("*-manylinux*_x86_64.whl"):
+        assert wheel.stat().st_size <= MAX_WHEEL_BYTES, wheel.name
+
+
 @pytest.mark.slow
 def test_the_stub_is_that_of_the_compiled_module() -> None:
     command = [sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file", "pyproject.toml", "offsetlog._offsetlog"]
