@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 DURATION ?= 30m
 FUZZ_SECONDS ?= 60
+# Words of the names of those steps of the soak that run; without, all do.
+STEPS ?=
 # Part of a test's name, for the targets that run one part.
 K ?=
 # Which tests of a part run, by the markers of pyproject.toml. A tier sets it; a part by itself runs all of its tests.
@@ -72,8 +74,9 @@ bench-scale: .venv/installed .venv-bench/ready ## curves: how cost grows with si
 	@$(bin)/python benches/python/scale.py $(if $(CURVES),--curves $(CURVES)) $(SCALE)
 	@.venv-bench/bin/python benches/python/scale_charts.py build/bench/scale build/bench/scale
 
-soak: begin-test .venv/installed .venv-spark40/installed build/spark-jars/.complete brokers .venv-spark41/installed .venv-spark42/installed build/oracle/oracle.jar build/drivers.stamp ## the random tests at length, and every PySpark: DURATION=30m
-	@.ci/soak $(DURATION)
+soak_spark := .venv-spark40/installed build/spark-jars/.complete .venv-spark41/installed .venv-spark42/installed
+soak: begin-test .venv/installed brokers .venv-clients/ready build/oracle/oracle.jar build/drivers.stamp $(if $(STEPS),$(if $(findstring spark,$(STEPS)),$(soak_spark)),$(soak_spark)) ## the random tests at length, and every PySpark: DURATION=30m (STEPS=mirror,serve for some of them)
+	@.ci/soak $(DURATION) '$(STEPS)'
 
 mutants: begin-proof .venv/installed build/oracle/oracle.jar ## plants one bug after the other: each must make a row of promises fail (over two hours; .ci/mutants NAME ... for some)
 	$(say) ".ci/mutants"

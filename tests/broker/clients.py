@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import time
+import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Self, TypeAlias
@@ -55,6 +57,30 @@ class Admin:
     def elect_preferred(self, topic: str) -> None:
         """Each partition is led by the first of its brokers."""
         self._client.elect_leaders(PREFERRED, [topic], raise_errors=False)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """A topic has so many partitions then."""
+        self._client.create_partitions({topic: partitions})
+
+    def topics(self, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Id, as brokers write it, and number of partitions of each."""
+        return {
+            each["name"]: (
+                base64.urlsafe_b64encode(uuid.UUID(each["topic_id"]).bytes).decode().rstrip("="),
+                len(each["partitions"]),
+            )
+            for each in self._client.describe_topics(list(names))
+        }
+
+    def committed(self, groups: Sequence[str]) -> dict[tuple[str, str, int], tuple[int, str]]:
+        """Group, topic and partition -> offset that is committed, and its metadata. A group that the broker does not know has none."""
+        known = {each["group_id"] for each in self._client.list_groups()} & set(groups)
+        found = self._client.list_group_offsets(sorted(known)) if known else {}
+        return {
+            (group, at.topic, at.partition): (each.offset, each.metadata)
+            for group, offsets in found.items()
+            for at, each in offsets.items()
+        }
 
     def delete(self, topic: str) -> None:
         self._client.delete_topics([topic])

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from clients import Admin
 from kafka.structs import OffsetAndMetadata
-from test_mirror import MIRROR_SECONDS, PARTITIONS, PROGRAM, TOPICS, log_bytes, once, write
+from mirroring import MIRROR_SECONDS, PROGRAM, log_bytes, once
+from test_mirror import PARTITIONS, TOPICS, write
 
 from broker import Broker
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition

@@ -6,15 +6,11 @@ The cluster is a controller, which is a broker for internal topics too, and two 
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-import random
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,16 +19,18 @@ import pytest
 from clients import Admin, Isolation, ReaderOfAll, Writer, console_rows
 from cluster_members import MemberBroker, wait_for_isr
 from golden import Row
-from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
+from mirrored_history import SCALE, SEED
+from mirrored_members import WAITING_SECONDS, Killing, RandomLeaders, Writing, elect_both, until, write_some
+from mirroring import MIRROR_SECONDS, PROGRAM, Mirroring, ended, log_bytes, mirror
 from peers import Appended
 from programs import environment
+from restoring import IS_WHOLE
 from streamed_mirror import ENOUGH
-from test_mirror import MIRROR_SECONDS, PROGRAM, log_bytes, mirror
 
 from broker import broker_of
 from conftest import KRAFT
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from offsetlog import restore
 
 pytestmark = pytest.mark.proof
@@ -43,105 +41,10 @@ PLACES = [TopicPartition(topic, number) for topic, count in PARTITIONS.items() f
 GROUP = "readers"
 FAST = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
 """A broker that was killed is soon missed."""
-WAITING_SECONDS = 300
+KILLS = round(200 * SCALE) if IS_WHOLE else 4
+"""Of the mirror of what happens at random: in a soak 200 in its first round."""
+CHANGES = ("elect", "stop", "kill", "lose") if IS_WHOLE else ("elect",)
 STREAM = Path(__file__).with_name("streamed_mirror.py")
-
-
-def until(is_there: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + WAITING_SECONDS
-    while not is_there():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
-
-
-class Writing(threading.Thread):
-    """Batches of all kinds into one topic, acknowledged by all replicas, until it is told to end."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        super().__init__(daemon=True)
-        self.over = threading.Event()
-        self._address, self._topic = address, topic
-        self._failure: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            self._write()
-        except Exception as error:  # noqa: BLE001  # raised by whoever waits for it
-            self._failure = error
-
-    def _write(self) -> None:
-        drawn = random.Random(3)
-        options = {"bootstrap_servers": self._address, "acks": "all", "linger_ms": 5}
-        producers = [KafkaProducer(**options), KafkaProducer(**options, compression_type="lz4")]
-        within = KafkaProducer(**options, transactional_id="mover")
-        within.init_transactions()
-        while not self.over.is_set():
-            for producer in producers:
-                for _ in range(drawn.randrange(1, 30)):
-                    self._send(producer, drawn)
-                producer.flush()
-            within.begin_transaction()
-            for _ in range(drawn.randrange(1, 10)):
-                self._send(within, drawn)
-            within.flush()
-            if drawn.random() < 0.6:
-                within.commit_transaction()
-            else:
-                within.abort_transaction()
-            self.over.wait(0.05)
-        for producer in (*producers, within):
-            producer.close()
-
-    def _send(self, producer: KafkaProducer, drawn: random.Random) -> None:
-        producer.send(self._topic, key=b"%d" % drawn.randrange(50), value=drawn.randbytes(drawn.randrange(300)))
-
-    def end(self) -> None:
-        self.over.set()
-        self.join(WAITING_SECONDS)
-        assert not self.is_alive(), "it writes on"
-        if self._failure is not None:
-            raise self._failure
-
-
-class Mirroring:
-    """A mirror that runs until it is interrupted or killed."""
-
-    def __init__(self, command: list[str], said: Path) -> None:
-        self._said = said
-        with said.open("wb") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def end(self) -> tuple[int, list[dict[str, Any]]]:
-        """Stop it as an operator does: its exit code, and what it said."""
-        self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(MIRROR_SECONDS)
-        return code, [json.loads(line) for line in self._said.read_text(encoding="utf-8").splitlines()]
-
-
-class Killing(threading.Thread):
-    """A mirror that is killed at random moments and called again, until it is told to end."""
-
-    def __init__(self, command: list[str], said: Path) -> None:
-        super().__init__(daemon=True)
-        self._command, self._said = command, said
-        self._over = threading.Event()
-        self.kills = 0
-
-    def run(self) -> None:
-        drawn = random.Random(5)
-        while not self._over.is_set():
-            running = Mirroring(self._command, self._said)
-            self._over.wait(0.3 + 2 * drawn.random())
-            running.kill()
-            self.kills += 1
-
-    def end(self) -> None:
-        self._over.set()
-        self.join()
 
 
 class Story:
@@ -173,12 +76,12 @@ class Story:
         self.moving_rows: dict[TopicPartition, list[Row]] = {}
         """What a consumer read when that had ended."""
         self.committed: dict[TopicPartition, int] = {}
+        self.at_random: RandomLeaders | None = None
+        """What came last, with topics and a mirror of its own."""
 
     def once(self, into: Path) -> tuple[int, list[dict[str, Any]]]:
         """Mirror what is there."""
-        done = subprocess.run(mirror(self.first, into, "--once"), capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
-        assert not done.stderr, done.stderr
-        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+        return ended(self.first, into)
 
     def live(self) -> None:
         with ThreadPoolExecutor() as pool:
@@ -211,6 +114,9 @@ class Story:
         for level in levels:
             with ReaderOfAll(self.first.address, PLACES, level) as reader:
                 self.rows[level] = reader.everything()
+        self.at_random = RandomLeaders(self.first, (self.second, self.third), self.folder / "random", SEED, KILLS)
+        print(f"{self.first.version}: OFFSETLOG_SEED={SEED}")
+        self.at_random.live(CHANGES)
 
     def _commit(self, offsets: dict[TopicPartition, int]) -> None:
         group = KafkaConsumer(bootstrap_servers=self.first.address, group_id=GROUP, enable_auto_commit=False)
@@ -240,12 +146,12 @@ class Story:
             self.leaders.append(wait_for_isr(self.first, [MOVING], {3}))
             self.second.start()
             self.leaders.append(wait_for_isr(self.first, [MOVING], {2, 3}))
-            self._elect(admin)
+            elect_both(self.first, admin, MOVING)
             self.third.kill()
             self.leaders.append(wait_for_isr(self.first, [MOVING], {2}))
             self.third.start()
             wait_for_isr(self.first, [MOVING], {2, 3})
-            self._elect(admin)
+            elect_both(self.first, admin, MOVING)
             time.sleep(1)
             writing.end()
             killing.end()
@@ -268,26 +174,16 @@ class Story:
             driver.kill()
             driver.wait()
 
-    def _elect(self, admin: Admin) -> None:
-        """Each broker leads half of the partitions."""
-
-        def is_done() -> bool:
-            with contextlib.suppress(KafkaError):
-                admin.elect_preferred(MOVING)
-            return set(wait_for_isr(self.first, [MOVING], {2, 3}).values()) == {2, 3}
-
-        until(is_done, "an election")
-
     def _tear(self) -> None:
         """The follower is away, the leader goes on and is gone, and the follower leads without what it never had."""
         names = [f"{TORN}-{number}" for number in range(PARTITIONS[TORN])]
         running = Mirroring(mirror(self.first, self.into), self.folder / "running.jsonl")
         try:
-            self._write(TORN, "both have it", (0, 1))
+            write_some(self.first, TORN, "both have it", (0, 1))
             self.third.kill()
             self.behind = {name: log_bytes(self.third.log_dir / name) for name in names}
             wait_for_isr(self.first, [TORN], {2})
-            self._write(TORN, "one has it", (0, 1))
+            write_some(self.first, TORN, "one has it", (0, 1))
             code, events = self.once(self.away)
             assert code == 0, events
             self.before = {name: log_bytes(self.second.log_dir / name) for name in names}
@@ -296,24 +192,17 @@ class Story:
             self.second.kill()
             self.third.start()
             wait_for_isr(self.first, [TORN], {3})
-            self._write(TORN, "in its place", (0,))
+            write_some(self.first, TORN, "in its place", (0,))
             self.second.start()
             wait_for_isr(self.first, [TORN, MOVING], {2, 3})
             # What could not be reached meanwhile is followed again.
-            self._write(MOVING, "both are back", range(PARTITIONS[MOVING]))
+            write_some(self.first, MOVING, "both are back", range(PARTITIONS[MOVING]))
             names += self.moved
             until(lambda: all(log_bytes(self.into / name) == log_bytes(self.third.log_dir / name) for name in names), "it follows")
             self.running = running.end()
             self.called = self.once(self.away)
         finally:
             running.kill()
-
-    def _write(self, topic: str, text: str, partitions: Iterable[int]) -> None:
-        with Writer(self.first.address, topic) as writer:
-            for number in partitions:
-                for part in range(4):
-                    entries = [Appended(b"key", f"{text} {part} {at}".encode(), 1_700_000_000_000) for at in range(20)]
-                    writer.send(number, entries)
 
     def kill(self) -> None:
         for each in reversed(self.brokers):
@@ -385,6 +274,16 @@ def test_everything_is_there_in_the_end(story: Story) -> None:
     assert events[-1]["is_complete"]
     verified = subprocess.run([*PROGRAM, "verify", str(story.into)], capture_output=True, timeout=MIRROR_SECONDS, check=False)
     assert verified.returncode == 0, verified.stdout
+
+
+def test_what_happens_at_random(story: Story) -> None:
+    """It was compared after each change; here whether it was enough to show anything."""
+    assert story.at_random is not None
+    assert story.at_random.kills >= KILLS
+    assert story.at_random.compared
+    if IS_WHOLE:
+        assert set(story.at_random.chapters) == set(CHANGES)
+        assert story.at_random.kept
 
 
 def test_restored_into_a_new_cluster_groups_go_on(story: Story, tmp_path: Path) -> None:

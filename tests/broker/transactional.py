@@ -6,10 +6,11 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from wire import TOO_FEW_REPLICAS, Wire
+from wire import TOO_FEW_REPLICAS, Produced, Wire
 from writing import coded
 
 Place: TypeAlias = tuple[str, int]
@@ -56,20 +57,25 @@ class Transactional:
 
     def send(self, place: Place, count: int = 1) -> bool:
         """Append records to a partition; whether there are enough replicas for it."""
+        value = self.sent[-1].value
+        answer = self.send_batch(place, count, lambda producer: coded(*[value] * count, producer=producer, attributes=0x10))
+        return answer.error not in TOO_FEW_REPLICAS
+
+    def send_batch(self, place: Place, count: int, batch: Callable[[tuple[int, int, int]], bytes]) -> Produced:
+        """Append a batch of `count` records, which is given the producer's id and epoch, and its base sequence; what the broker answered."""
         end = time.monotonic() + WAITING_SECONDS
         while (error := self._wire.add_partition(self.name, self.producer, *place)) in NOT_YET:
             assert time.monotonic() < end, error
             time.sleep(0.005)
         assert error == 0, error
-        sent = self.sent[-1]
-        batch = coded(*[sent.value] * count, producer=(*self.producer, self._sequences[place]), attributes=0x10)
-        answer = self._wire.produce(*place, batch, transactional_id=self.name)
+        data = batch((*self.producer, self._sequences[place]))
+        answer = self._wire.produce(*place, data, transactional_id=self.name)
         if answer.error in TOO_FEW_REPLICAS:
-            return False
+            return answer
         assert answer.error == 0, answer
         self._sequences[place] += count
-        sent.places.append(place)
-        return True
+        self.sent[-1].places.append(place)
+        return answer
 
     def end(self, *, commit: bool) -> None:
         """Ask the coordinator for the end."""

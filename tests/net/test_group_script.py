@@ -58,3 +58,4 @@ def test_a_real_broker_answers_as_it_was_recorded(tmp_path: Path) -> None:
         lines = play(broker.address)
     recorded = RECORDED.read_text(encoding="utf-8").splitlines()
     assert Answers().of(lines) == Answers().of(recorded)
+    print(f"counted {sum(' send ' in line for line in lines)} requests of groups to a broker")

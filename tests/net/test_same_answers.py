@@ -311,6 +311,7 @@ def test_all_that_is_announced_is_drawn(both: tuple[Asking, Asking]) -> None:
 
 def test_random_requests(both: tuple[Asking, Asking]) -> None:
     """Answers are compared field by field; what is not in the table fails."""
+    print(f"OFFSETLOG_SEED={SEED}")
     broker, ours = both
     found: Counter[tuple[str, str]] = Counter()
     examples: dict[tuple[str, str], str] = {}
@@ -326,7 +327,8 @@ def test_random_requests(both: tuple[Asking, Asking]) -> None:
     told = "\n".join(f"  {number} x {api}{path}: {examples[api, path]}" for (api, path), number in found.most_common())
     assert not found, f"seed {SEED}\n{told}"
     assert sum(asked_of.values()) > REQUESTS
-    print(f"{sum(asked_of.values())} requests: {dict(asked_of)}")
+    print(f"counted {sum(asked_of.values())} requests to serve and to a broker")
+    print(dict(asked_of))
 
 
 def _short(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import struct
 import subprocess
@@ -82,6 +83,10 @@ def expect_copies(kafka: Server, source: Source, into: Path) -> None:
 
 @pytest.mark.parametrize(("kills", "seed"), [pytest.param(20, 1, id="some"), pytest.param(200, 2, id="many", marks=pytest.mark.proof)])
 def test_killed_at_random_moments(kills: int, seed: int, tmp_path: Path) -> None:
+    seed = int(os.environ.get("OFFSETLOG_SEED", seed))
+    # More of them in each round of a soak.
+    kills = max(kills, round(kills * float(os.environ.get("OFFSETLOG_SCALE", "1"))))
+    print(f"OFFSETLOG_SEED={seed}")
     drawn = random.Random(seed)
     source, into = Source(tmp_path / "source", drawn), tmp_path / "copy"
     for _ in range(20):
@@ -130,3 +135,4 @@ def test_killed_at_random_moments(kills: int, seed: int, tmp_path: Path) -> None
         assert kept <= source.ever[number]
         assert copied[number] <= kept | set(batches(ours))
     assert offsetlog.verify(into).errors == 0
+    print(f"counted {killed} kills of a mirror of a served directory")

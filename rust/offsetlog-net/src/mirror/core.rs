@@ -184,6 +184,8 @@ pub(super) struct NodeState {
     pub(super) failures: u32,
     /// Whether an event reported that it does not answer.
     pub(super) is_told: bool,
+    /// Whether an event reported that it has no fetch of ours.
+    pub(super) is_too_old: bool,
     /// Where the next fetch begins among the partitions, so that each comes first at times.
     pub(super) turn: usize,
 }
@@ -320,6 +322,7 @@ impl Core {
         if !self.is_identified {
             return Next::Wait(now.saturating_add(1000));
         }
+        self.tell_age(id, versions);
         // Groups may be many, and records do not wait: in turns.
         let groups_first = self.groups_come_first(id, now);
         let mut asked = if groups_first {

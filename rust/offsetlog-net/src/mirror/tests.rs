@@ -431,6 +431,7 @@ fn histories(source: Source) {
         cuts += cut;
     }
     let seeds = seeds().count();
+    println!("counted {seeds} histories of a mirror");
     assert!(
         copied > 50 * seeds && cuts > 0,
         "{seeds} histories had {copied} batches and {cuts} cuts: too few to show anything"

@@ -520,10 +520,22 @@ impl History {
     }
 }
 
+/// Those of the histories, from `OFFSETLOG_SEED` on, and with `OFFSETLOG_SCALE` so many times more.
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
+    let first = number("OFFSETLOG_SEED").unwrap_or(0);
+    first..first + HISTORIES * number("OFFSETLOG_SCALE").unwrap_or(1).max(1)
+}
+
 #[test]
 fn random_histories_keep_every_promise() {
     let (mut accepted, mut assigned, mut rebalances) = (0, 0, 0);
-    for seed in 0..HISTORIES {
+    let seeds = seeds();
+    println!(
+        "counted {} histories of a group's members",
+        seeds.end - seeds.start
+    );
+    for seed in seeds {
         let mut history = History::new(seed);
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for _ in 0..STEPS {

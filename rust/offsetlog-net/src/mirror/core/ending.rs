@@ -1,7 +1,8 @@
 //! When a mirror with `once` ends, which nodes it reports as silent, and what it reports as given up.
 
-use super::{Core, Node, TopicState};
+use super::{Core, Node, TopicState, Versions, version_of};
 use crate::mirror::report::{EventKind, MirrorEvent};
+use offsetlog::format::protocol::apis::FETCH;
 
 /// Failures in a row after which a node is reported as silent.
 const FAILURES_TOLD: u32 = 3;
@@ -40,6 +41,28 @@ impl Core {
             }
         };
         self.tell(event);
+    }
+
+    /// Reports a broker that has no fetch with message format 2, once while it is so. With `once` what it leads is given up.
+    pub(super) fn tell_age(&mut self, id: i32, versions: &Versions) {
+        let is_too_old = version_of(&FETCH, versions, i16::MAX).is_none();
+        let state = self.nodes.entry(Node::Broker(id)).or_default();
+        let was_told = std::mem::replace(&mut state.is_too_old, is_too_old);
+        if !is_too_old {
+            return;
+        }
+        let message = format!(
+            "broker {id} is older than Kafka 0.11: records of the partitions that it leads are not copied"
+        );
+        for each in self.partitions.values_mut() {
+            if each.leader == Some(id) && !each.is_done {
+                each.problem = Some(message.clone());
+                each.is_done = self.options.once;
+            }
+        }
+        if !was_told {
+            self.tell(MirrorEvent::new(EventKind::Problem, message).by(id));
+        }
     }
 
     /// A node answers.

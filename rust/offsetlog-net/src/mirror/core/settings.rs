@@ -33,6 +33,7 @@ impl Core {
         let Some(version) = version else {
             // Brokers before Kafka 1.1 do not report which settings are the topic's own.
             for name in names {
+                self.tell_no_settings(&name, "the source is older than Kafka 1.1");
                 if let Some(topic) = self.topics.get_mut(&name)
                     && topic.state == TopicState::Settings
                 {
@@ -118,7 +119,7 @@ impl Core {
                         Some(Err(reason)) => reason,
                         _ => "no answer about it".to_owned(),
                     };
-                    self.tell_no_settings(name, &reason);
+                    self.tell_no_settings(name, &format!("the source answers {reason}"));
                     None
                 }
             };
@@ -158,8 +159,7 @@ impl Core {
             .get(name)
             .is_some_and(|topic| topic.config == Settings::Unasked);
         if is_first {
-            let message =
-                format!("the settings of topic {name} are not copied: the source answers {reason}");
+            let message = format!("the settings of topic {name} are not copied: {reason}");
             self.tell(MirrorEvent::topic(EventKind::Warning, name, message));
         }
     }

@@ -6,7 +6,7 @@ use crate::mirror::core::{Next, Node};
 use crate::mirror::perform::lock;
 use crate::mirror::report::EventKind;
 use offsetlog::format::protocol::apis::{
-    FETCH, LIST_GROUPS, OFFSET_FETCH, OFFSET_FOR_LEADER_EPOCH,
+    DESCRIBE_CONFIGS, FETCH, LIST_GROUPS, OFFSET_FETCH, OFFSET_FOR_LEADER_EPOCH,
 };
 
 /// Ids in the metadata and none in a fetch.
@@ -153,4 +153,58 @@ fn brokers_that_compare_epochs_in_no_way_of_ours_are_copied_all_the_same() {
     }
     let report = lock(&run.core).report();
     assert!(report.is_complete && !report.has_losses, "{report:#?}");
+}
+
+#[test]
+fn brokers_without_a_fetch_of_ours_are_reported_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    // Kafka 0.10.2.
+    run.model.versions.insert(FETCH.key, (0, 3));
+    append(&mut run, 0);
+    let report = finished(&mut run, 20_000);
+    assert!(!report.is_complete);
+    let problems = told(&report, EventKind::Problem);
+    for id in [1, 2, 3] {
+        let found = problems
+            .iter()
+            .filter(|said| said.starts_with(&format!("broker {id} is older than Kafka 0.11")));
+        assert!(found.count() <= 1, "{problems:#?}");
+    }
+    assert!(
+        problems
+            .iter()
+            .any(|said| said.contains("older than Kafka 0.11")),
+        "{problems:#?}"
+    );
+    assert!(
+        report.partitions.iter().all(|each| each
+            .problem
+            .as_ref()
+            .is_some_and(|problem| problem.contains("0.11"))),
+        "{report:#?}"
+    );
+    // It is replaced by a newer one.
+    run.model.versions.insert(FETCH.key, (4, 17));
+    super::cases::again(&mut run);
+    let report = finished(&mut run, 20_000);
+    assert!(report.is_complete, "{report:#?}");
+    assert_same(&run, 0);
+}
+
+#[test]
+fn brokers_that_do_not_tell_which_settings_are_a_topics_own_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    // Kafka 1.0.
+    run.model.versions.insert(DESCRIBE_CONFIGS.key, (0, 0));
+    append(&mut run, 0);
+    let report = finished(&mut run, 20_000);
+    assert!(report.is_complete, "{report:#?}");
+    assert_same(&run, 0);
+    let warnings = told(&report, EventKind::Warning);
+    assert_eq!(
+        warnings,
+        ["the settings of topic orders are not copied: the source is older than Kafka 1.1"]
+    );
 }
