@@ -484,7 +484,7 @@ impl Service for Broker {
         };
         match groups.poll(*ticket, now_ms) {
             GroupAnswer::Reply(answer) => {
-                let step = reply_in(*api, *version, *correlation_id, &answer, Vec::new());
+                let step = reply_in(api, *version, *correlation_id, &answer, Vec::new());
                 session.waiting = None;
                 step
             }

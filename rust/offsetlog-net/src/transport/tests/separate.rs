@@ -195,8 +195,8 @@ impl Consumer {
             return Err(self.life.cut());
         }
         let generation = i32::try_from(int(&answer, "generationId")).unwrap();
-        let text = |name| answer.get(name).and_then(Value::as_str).unwrap().to_owned();
-        self.member = text("memberId");
+        let id = answer.get("memberId").and_then(Value::as_str);
+        id.unwrap().clone_into(&mut self.member);
         for member in structs(&answer, "members") {
             let metadata = member.get("metadata").and_then(Value::as_bytes);
             assert_eq!(metadata, Some(owner.secret(500).as_bytes()));

@@ -193,14 +193,16 @@ fn a_turn_is_waited_for() {
             let (large, small) = (server.connect(), server.connect());
             assert!(large.ask(b"echo first").is_some());
             server.world.sleep(seconds(1));
-            large.send(&frame(&[b'x'; 20_000]));
+            large.send(&frame(&vec![b'x'; 20_000]));
             server.world.sleep(seconds(10));
             assert!(small.ask(b"echo small").is_some());
             assert_eq!(large.ended(), ("memory", seconds(31)));
             let late = server.connect();
             assert!(late.ask(b"echo first").is_some());
-            server.world.sleep(ms(49_999) - server.world.time());
-            assert_eq!(late.ask(&[b'x'; 20_000]).unwrap().len(), 20_000);
+            server
+                .world
+                .sleep(ms(49_999).saturating_sub(server.world.time()));
+            assert_eq!(late.ask(&vec![b'x'; 20_000]).unwrap().len(), 20_000);
             assert!(server.world.time() >= seconds(50));
         });
         server.run();

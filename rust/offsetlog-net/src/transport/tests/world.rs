@@ -150,7 +150,7 @@ impl World {
         });
         state.threads.push(std::thread::spawn(move || {
             ME.set(Some(me));
-            drop(world.wait_for_turn(me, world.lock()));
+            drop(Self::wait_for_turn(me, world.lock()));
             let ended = catch_unwind(AssertUnwindSafe(run));
             let mut state = world.lock();
             if let Err(panic) = ended {
@@ -161,11 +161,7 @@ impl World {
         }));
     }
 
-    fn wait_for_turn<'a>(
-        &'a self,
-        me: usize,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
+    fn wait_for_turn(me: usize, mut state: MutexGuard<'_, State>) -> MutexGuard<'_, State> {
         let woken = Arc::clone(&state.actors[me].woken);
         while state.running != Some(me) {
             state = woken.wait(state).unwrap();
@@ -234,7 +230,7 @@ impl World {
         let state = self.lock();
         let how = how(state.now);
         let state = self.give_back(me, how, state);
-        drop(self.wait_for_turn(me, state));
+        drop(Self::wait_for_turn(me, state));
     }
 
     /// Something has changed on a wire.
