@@ -92,8 +92,8 @@ impl Loading<'_> {
         // Closing the log lowers the checkpoint's line, as a broker's start does: from then on nobody can tell. Where our writer had the log
         // last, a crash may have lost what was never flushed, and nobody was told that it is safe.
         if !start.noted_by_us {
-            let lost = lost_end(start.high_watermark, log_end);
-            self.report.warnings.extend(lost);
+            let told = lost_end(start.high_watermark, log_end);
+            self.report.warnings.extend(told);
         }
         let recovery_point = if start.clean {
             log_end
