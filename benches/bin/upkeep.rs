@@ -1,7 +1,7 @@
 //! The works on whole log dirs, and compaction.
 //!
-//! `open-all LOG_DIR [append]` opens every partition and asks where it ends, on two threads as a broker does, all held at once; for
-//! appending, as many as a log dir holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
+//! `open-all LOG_DIR [append]` opens every partition and asks where it ends, on two threads as a broker does, all held at once and in one
+//! call; for appending, as many as a log dir holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
 //! partitions, appends one record to each, and closes it. `compact DIRECTORY` runs one pass of the cleaner over a log; opening and
 //! closing are not measured.
 
@@ -9,7 +9,7 @@ use crate::writing::{Sources, log_checksum, remove};
 use crate::{Met, Outcome, answer, clocked};
 use offsetlog::{
     AppendOptions, BatchBuilder, CompactOptions, Log, LogConfig, LogDir, LogDirOptions, LogWriter,
-    NewTopic, OpenOptions, Route, TopicPartition, WriteOptions,
+    NewTopic, OpenOptions, Route, WriteOptions,
 };
 use offsetlog_benches::FIRST_TIMESTAMP;
 use std::path::Path;
@@ -37,10 +37,12 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
 
 fn open_all(path: &str) -> Outcome<String> {
     let mut met = Met::default();
-    let mut held = Vec::new();
+    let mut held: Vec<Log> = Vec::new();
     let (cpu, wall) = clocked(|| {
         let log_dir = LogDir::open(&[path], &OpenOptions::default())?;
-        (met, held) = ends_of_all(&log_dir, true)?;
+        let logs = log_dir.logs(&log_dir.partitions(), OPENING_THREADS);
+        held = logs.into_iter().collect::<Result<_, _>>()?;
+        met = ends_of_all(&held, |log| log.log_end_offset())?;
         Ok(())
     })?;
     drop(held);
@@ -53,7 +55,9 @@ fn open_all_for_append(path: &str) -> Outcome<String> {
     let (cpu, wall) = clocked(|| {
         let options = LogDirOptions::default();
         let log_dir = LogDir::open_for_append(&[path], &OpenOptions::default(), &options)?;
-        (met, _) = ends_of_all(&log_dir, false)?;
+        met = ends_of_all(&log_dir.partitions(), |at| {
+            log_dir.log(&at.topic, at.partition)?.log_end_offset()
+        })?;
         opened = Some(log_dir);
         Ok(())
     })?;
@@ -61,33 +65,31 @@ fn open_all_for_append(path: &str) -> Outcome<String> {
     Ok(answer(cpu, wall, met))
 }
 
-/// Opens every partition, and returns where they end, with the logs if they are to be held.
-fn ends_of_all(log_dir: &LogDir, are_held: bool) -> Outcome<(Met, Vec<Log>)> {
-    let partitions = log_dir.partitions();
-    let ends_of = &|part: &[TopicPartition]| -> Outcome<(Met, Vec<Log>)> {
-        let (mut met, mut held) = (Met::default(), Vec::new());
-        for partition in part {
-            let log = log_dir.log(&partition.topic, partition.partition)?;
-            met.add(log.log_end_offset()? as u64);
-            if are_held {
-                held.push(log);
-            }
+/// Asks all of them where they end.
+fn ends_of_all<T: Sync>(
+    all: &[T],
+    end: impl Fn(&T) -> offsetlog::Result<i64> + Sync,
+) -> Outcome<Met> {
+    let end = &end;
+    let ends_of = |part: &[T]| -> offsetlog::Result<Met> {
+        let mut met = Met::default();
+        for each in part {
+            met.add(end(each)? as u64);
         }
-        Ok((met, held))
+        Ok(met)
     };
     std::thread::scope(|scope| {
-        let parts = partitions.chunks(partitions.len().div_ceil(OPENING_THREADS).max(1));
+        let parts = all.chunks(all.len().div_ceil(OPENING_THREADS).max(1));
         let threads: Vec<_> = parts
             .map(|part| scope.spawn(move || ends_of(part)))
             .collect();
-        let (mut met, mut held) = (Met::default(), Vec::new());
+        let mut met = Met::default();
         for thread in threads {
-            let (part, logs) = thread.join().map_err(|_| "a thread panicked")??;
+            let part = thread.join().map_err(|_| "a thread panicked")??;
             met.count += part.count;
             met.sum = met.sum.wrapping_add(part.sum);
-            held.extend(logs);
         }
-        Ok((met, held))
+        Ok(met)
     })
 }
 

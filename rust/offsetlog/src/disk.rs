@@ -2,6 +2,8 @@
 //!
 //! Nothing above this module names `std::fs`. The module knows files and directories, not their contents.
 
+#[cfg(target_os = "linux")]
+mod directory;
 mod io_call;
 mod lock;
 mod looked_at;
@@ -15,6 +17,7 @@ mod real;
 #[cfg(target_os = "linux")]
 mod watch;
 
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -119,6 +122,16 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
 
+    /// Opens a directory, to look at it and list it: what both return is of one directory, whatever its name leads to meanwhile. Costs
+    /// less than to do the same by its path. `None` if only that can be done.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open_directory(&self, path: &Path) -> io::Result<Option<Box<dyn DiskDirectory>>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// Opens a regular file. Does not follow links, and refuses anything that is not a regular file.
     ///
     /// # Errors
@@ -222,6 +235,12 @@ pub trait Disk: Debug + Send + Sync {
         false
     }
 
+    /// Prepares the process for this many more open files, so that the table of them need not grow step by step: in a process of several
+    /// threads each step waits for all processors.
+    fn expect_files(&self, count: usize) {
+        let _ = count;
+    }
+
     /// Starts watching directories for changes, including the contents of their files. `None` if the system does not support
     /// that.
     ///
@@ -231,6 +250,27 @@ pub trait Disk: Debug + Send + Sync {
         let _ = directories;
         Ok(None)
     }
+}
+
+/// An open directory.
+pub trait DiskDirectory: Debug + Send + Sync {
+    /// Returns the metadata of the directory.
+    ///
+    /// # Errors
+    /// The system's.
+    fn stat(&self) -> io::Result<FileStat>;
+
+    /// Lists the directory, as [`Disk::list`]. To be called once: a second call continues where the first one ended.
+    ///
+    /// # Errors
+    /// The system's.
+    fn list(&self) -> io::Result<Vec<Entry>>;
+
+    /// Opens a regular file in the directory for reading, as [`Disk::open`].
+    ///
+    /// # Errors
+    /// The system's; `InvalidInput` if it is not a regular file.
+    fn open(&self, name: &OsStr) -> io::Result<Arc<dyn DiskFile>>;
 }
 
 /// A set of watched directories.

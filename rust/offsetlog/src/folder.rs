@@ -243,7 +243,7 @@ pub(crate) struct FolderContents {
     zookeepers_snapshot: bool,
     /// A file named like a log of ZooKeeper's: `log.1` may be anybody's.
     zookeepers_log: bool,
-    /// Folders, by name.
+    /// Folders, by name; none where a mark shows that this is a log dir.
     folders: Vec<String>,
 }
 
@@ -257,10 +257,9 @@ impl FolderContents {
         for entry in entries {
             let name = || Some(entry.name.clone());
             if entry.kind == EntryKind::Directory {
-                if entry.name != REMOTE_INDEX_CACHE {
-                    contents.folders.extend(name());
-                }
-            } else if strong_marks().any(|mark| mark == entry.name) {
+                continue;
+            }
+            if strong_marks().any(|mark| mark == entry.name) {
                 // The last one by name, so that the same is said each time.
                 contents.mark = contents.mark.take().max(name());
             } else if WEAK_MARKS.contains(&entry.name.as_str()) {
@@ -282,7 +281,14 @@ impl FolderContents {
                 }
             }
         }
-        contents.folders.sort_unstable();
+        // In a log dir, which may have many, nobody asks for them.
+        if !contents.is_marked() {
+            let folders = entries.iter().filter(|entry| {
+                entry.kind == EntryKind::Directory && entry.name != REMOTE_INDEX_CACHE
+            });
+            contents.folders = folders.map(|entry| entry.name.clone()).collect();
+            contents.folders.sort_unstable();
+        }
         contents
     }
 

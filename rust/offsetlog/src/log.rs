@@ -94,7 +94,7 @@ pub(crate) use writer::Checksums;
 
 pub(crate) use crate::segment::live_offsets::LiveOffsets;
 pub(crate) use look_up::Scratch;
-pub(crate) use view::View;
+pub(crate) use view::{Around, View};
 
 /// How often a call is repeated because files changed while it read them.
 const LOOKS_MAX: u32 = 8;
@@ -317,7 +317,7 @@ impl Log {
     }
 
     fn next_view(&self, before: Option<&View>) -> Result<Arc<View>> {
-        let next = Arc::new(View::take(&self.0.directory, before)?);
+        let next = Arc::new(View::take(&self.0.directory, before, None)?);
         let mut current = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
         current.hand_on_damage(&next);
         *current = Arc::clone(&next);
@@ -385,6 +385,17 @@ impl Log {
     pub(crate) fn look<T>(&self, work: impl FnMut(&View) -> Result<T>) -> Result<T> {
         self.in_view(self.fresh_view()?, work)
             .map(|(_, answer)| answer)
+    }
+
+    /// As [`look`](Self::look), for work that does not ask for the high watermark.
+    pub(crate) fn look_at_bounds<T>(&self, work: impl FnMut(&View) -> Result<T>) -> Result<T> {
+        let view = self.view();
+        let view = if view.has_current_bounds() {
+            view
+        } else {
+            self.next_view(Some(&view))?
+        };
+        self.in_view(view, work).map(|(_, answer)| answer)
     }
 
     /// Answers from one state of the log that is no older than the call. Repeats with a newer view if anything but the end of the log

@@ -7,6 +7,7 @@ mod clusters;
 mod groups;
 mod listing;
 mod maintain;
+mod many_logs;
 mod metadata;
 mod more_partitions;
 mod new_partitions;

@@ -14,7 +14,7 @@ pub(crate) mod time_index;
 pub(crate) mod walk;
 
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Access, Disk, DiskFile, FileStat, IoCall, Map};
+use crate::disk::{Access, Disk, DiskDirectory, DiskFile, FileStat, IoCall, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use index_maps::{IndexMaps, SegmentMaps};
@@ -160,11 +160,19 @@ impl Segment {
 
     /// Returns the open files, and whether this call opened them.
     pub(crate) fn open(&self) -> Result<(Arc<OpenSegment>, bool)> {
+        self.open_in(None)
+    }
+
+    /// As [`open`](Self::open), in its directory if that is open.
+    pub(crate) fn open_in(
+        &self,
+        directory: Option<&dyn DiskDirectory>,
+    ) -> Result<(Arc<OpenSegment>, bool)> {
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = slot.as_ref() {
             return Ok((Arc::clone(open), false));
         }
-        let open = Arc::new(OpenSegment::new(self)?);
+        let open = Arc::new(OpenSegment::new(self, directory)?);
         *slot = Some(Arc::clone(&open));
         Ok((open, true))
     }
@@ -205,13 +213,14 @@ impl Segment {
 pub(crate) type Check<'c> = dyn Fn() -> Result<()> + 'c;
 
 impl OpenSegment {
-    fn new(segment: &Segment) -> Result<Self> {
+    fn new(segment: &Segment, open: Option<&dyn DiskDirectory>) -> Result<Self> {
         let directory = Arc::clone(&segment.directory);
         let path = segment.file_path(".log");
-        let file = directory
-            .disk
-            .open(&path, Access::Read)
-            .map_err(|error| Error::io(IoCall::Open, &path, error))?;
+        let file = match (open, path.file_name()) {
+            (Some(open), Some(name)) => open.open(name),
+            _ => directory.disk.open(&path, Access::Read),
+        };
+        let file = file.map_err(|error| Error::io(IoCall::Open, &path, error))?;
         let mut stat = file
             .stat_at_open()
             .map_err(|error| Error::io(IoCall::Stat, &path, error))?;

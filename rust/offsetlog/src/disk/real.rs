@@ -1,17 +1,20 @@
 //! The disk of the operating system, on Linux and macOS.
 
+#[cfg(not(target_os = "linux"))]
+use super::EntryKind;
 #[cfg(target_os = "linux")]
-use super::Watch;
+use super::directory::{self, RealDirectory, names_in};
 use super::{
-    Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, read_fully,
-    write_fully,
+    Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map, read_fully, write_fully,
 };
+#[cfg(target_os = "linux")]
+use super::{DiskDirectory, Watch};
 use rustix::fs::{FileType, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice};
 #[cfg(target_os = "linux")]
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,46 +38,25 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else {
-                continue;
-            };
-            // The listing includes the type, so no file needs its own stat.
-            let kind = match entry.file_type() {
-                Ok(kind) if kind.is_file() => EntryKind::File,
-                Ok(kind) if kind.is_dir() => EntryKind::Directory,
-                _ => EntryKind::Other,
-            };
-            entries.push(Entry { name, kind });
-        }
-        Ok(entries)
+        names_in(directory)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn open_directory(&self, path: &Path) -> io::Result<Option<Box<dyn DiskDirectory>>> {
+        let open = RealDirectory::open(path)?;
+        Ok(Some(Box::new(open)))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        // NONBLOCK keeps the open of a pipe without a writer from blocking. NOFOLLOW refuses links under a segment's name.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = OpenOptions::new()
             .read(true)
             .write(access != Access::Read)
             .create_new(access == Access::Create)
             .create(matches!(access, Access::WriteOrCreate | Access::Replace))
             .truncate(access == Access::Replace)
-            .custom_flags(flags.bits() as i32)
+            .custom_flags(READ_FLAGS.bits() as i32)
             .open(path)?;
-        let (kind, at_open) = kind_and_stat(&file)?;
-        if kind != FileType::RegularFile {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
-        }
-        Ok(Arc::new(RealFile {
-            file,
-            at_open,
-            uncached: false,
-        }))
+        real_file(file)
     }
 
     fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -87,7 +69,8 @@ impl Disk for RealDisk {
     }
 
     fn stat(&self, path: &Path) -> io::Result<FileStat> {
-        fs::metadata(path).map(|metadata| stat_of(&metadata))
+        let stat = rustix::fs::stat(path)?;
+        Ok(stat_of(&stat))
     }
 
     fn id(&self, path: &Path) -> io::Result<(u64, u64)> {
@@ -132,7 +115,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32)
+            .custom_flags(READ_FLAGS.bits() as i32)
             .open(path)?;
         Lock::take(file, kind)
     }
@@ -140,7 +123,7 @@ impl Disk for RealDisk {
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
         let file = match OpenOptions::new()
             .read(true)
-            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32)
+            .custom_flags(READ_FLAGS.bits() as i32)
             .open(path)
         {
             Ok(file) => file,
@@ -152,9 +135,36 @@ impl Disk for RealDisk {
     }
 
     #[cfg(target_os = "linux")]
+    fn expect_files(&self, count: usize) {
+        // Beyond the limit of open files, or without such a device: the table grows as it is filled.
+        let _ = directory::expect_files(count);
+    }
+
+    #[cfg(target_os = "linux")]
     fn watch(&self, directories: &[&Path]) -> io::Result<Option<Box<dyn Watch>>> {
         super::watch::watch(directories)
     }
+}
+
+/// NONBLOCK keeps the open of a pipe without a writer from blocking. NOFOLLOW refuses links under a segment's name.
+pub(super) const READ_FLAGS: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+
+/// A file that was just opened, if it is a regular one.
+pub(super) fn real_file(file: File) -> io::Result<Arc<dyn DiskFile>> {
+    let (kind, at_open) = kind_and_stat(&file)?;
+    if kind != FileType::RegularFile {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    Ok(Arc::new(RealFile {
+        file,
+        at_open,
+        uncached: false,
+    }))
 }
 
 #[derive(Debug)]
@@ -263,7 +273,7 @@ impl DiskFile for RealFile {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn open_direct(path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::DIRECT;
+    let flags = READ_FLAGS | OFlags::DIRECT;
     let opened = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits() as i32)
@@ -285,13 +295,20 @@ fn open_direct(_: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
     Ok(None)
 }
 
-/// Look-ups ask for it. `File::metadata` calls statx, which takes twice as long.
-fn kind_and_stat(file: &File) -> io::Result<(FileType, FileStat)> {
+/// `File::metadata` and `fs::metadata` call statx, which takes twice as long.
+pub(super) fn kind_and_stat(file: &File) -> io::Result<(FileType, FileStat)> {
     let stat = rustix::fs::fstat(file)?;
+    Ok((FileType::from_raw_mode(stat.st_mode), stat_of(&stat)))
+}
+
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the fields' types differ between systems"
+)]
+fn stat_of(stat: &rustix::fs::Stat) -> FileStat {
     let modified = (stat.st_mtime, stat.st_mtime_nsec as i64);
     let id = (stat.st_dev as u64, stat.st_ino);
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    Ok((kind, FileStat::new(stat.st_size as u64, modified, id)))
+    FileStat::new(stat.st_size as u64, modified, id)
 }
 
 /// The id of the file or directory at a path, without its times.
@@ -314,9 +331,24 @@ fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     RealDisk.stat(path).map(|stat| stat.id)
 }
 
-fn stat_of(metadata: &fs::Metadata) -> FileStat {
-    let modified = (metadata.mtime(), metadata.mtime_nsec());
-    FileStat::new(metadata.size(), modified, (metadata.dev(), metadata.ino()))
+/// The entries of a directory.
+#[cfg(not(target_os = "linux"))]
+fn names_in(directory: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        // The listing includes the type, so no file needs its own stat.
+        let kind = match entry.file_type() {
+            Ok(kind) if kind.is_file() => EntryKind::File,
+            Ok(kind) if kind.is_dir() => EntryKind::Directory,
+            _ => EntryKind::Other,
+        };
+        entries.push(Entry { name, kind });
+    }
+    Ok(entries)
 }
 
 #[cfg(test)]

@@ -34,10 +34,12 @@ pub(super) struct Bounds {
 /// as a broker takes it at start, and leaves a warning. Where the disk fails nothing is made up: the log would seem to begin where its
 /// deleted records do.
 ///
-/// `looked` are the stats of the checkpoints of the log start offsets and of the high watermarks, where the caller has just seen them.
+/// `looked` are the stats of the checkpoints of the log start offsets and of the high watermarks, where the caller has just seen them, and
+/// `has_no_state` that there is no state file in the directory.
 pub(super) fn read_checkpoints(
     directory: &Directory,
     looked: &[Option<FileStat>; 2],
+    has_no_state: bool,
 ) -> Result<Bounds> {
     let mut bounds = Bounds::default();
     if let Some(ends) = &directory.ends {
@@ -60,8 +62,12 @@ pub(super) fn read_checkpoints(
     let high_watermark = entry(OffsetCheckpointFile::HighWatermark, high_stat)?;
     // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
     let path = directory.path.join(STATE_FILE);
-    let state = read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
-        .or_else(|error| warn(error, &mut bounds.warnings))?;
+    let state = if has_no_state {
+        None
+    } else {
+        read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
+            .or_else(|error| warn(error, &mut bounds.warnings))?
+    };
     // A log dir has these checkpoints; where neither was seen, other files may tell.
     let in_log_dir = looked.iter().any(Option::is_some)
         || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false));
@@ -133,7 +139,7 @@ impl Log {
         if let Some(ends) = self.told() {
             return Ok(ends.log_start());
         }
-        self.look(|view| Ok(view.log_start_offset))
+        self.look_at_bounds(|view| Ok(view.log_start_offset))
     }
 
     /// Offset that the next record gets, exclusive end of what can be read: behind the last whole batch of the active segment. A
@@ -146,7 +152,7 @@ impl Log {
         if let Some(ends) = self.told() {
             return Ok(ends.log_end());
         }
-        self.look(|view| Ok(view.end()?.log_end_offset))
+        self.look_at_bounds(|view| Ok(view.end()?.log_end_offset))
     }
 
     /// The settings that offsetlog stored with the log; `None` for one of a broker, whose settings are in the cluster's metadata.

@@ -2,19 +2,21 @@
 
 use super::set_aside::SetAside;
 use super::state::PartitionState;
+use super::view::is_locked;
 use super::writer::{self, WriteOptions};
 use super::writers::Slot;
 use super::{
-    Inner, LiveOffsets, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View, lock_log_dir,
+    Around, Inner, LiveOffsets, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View,
+    lock_log_dir,
 };
 use crate::checkpoints::Checkpoints;
-use crate::disk::{Disk, IoCall};
+use crate::disk::{Disk, IoCall, Moment};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder;
 use crate::local_path::{given_path, local_path};
 use crate::segment::Directory;
 use crate::segment::index_maps::IndexMaps;
-use offsetlog_format::name::{DirectoryName, DirectoryState, LOCK, check_topic};
+use offsetlog_format::name::{DirectoryName, DirectoryState, check_topic};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,22 +26,25 @@ use std::sync::{Arc, Mutex, RwLock};
 static WRITERS: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
-    open_in(path, options, None)
+    open_in(path, options, None, None)
 }
 
-/// Opens a partition for reading. `checkpoints` are those of its log dir, if a program has that open.
+/// Opens a partition for reading. `checkpoints` are those of its log dir, if a program has that open, and `around` is how that was, and
+/// when: the caller confirms it afterwards.
 pub(crate) fn open_in(
     path: &Path,
     options: &OpenOptions,
     checkpoints: Option<&Arc<Checkpoints>>,
+    around: Option<(Around, Moment)>,
 ) -> Result<Log> {
     if let Some(aside) = SetAside::of(path) {
         let directory = aside.directory(options);
-        let inner = build(&directory, aside.topic, aside.partition, options)?;
+        let inner = build(&directory, aside.topic, aside.partition, options, None)?;
         return Ok(Log(Arc::new(inner)));
     }
     let (directory, topic, partition) = directory(path, options, false, checkpoints)?;
-    Ok(Log(Arc::new(build(&directory, topic, partition, options)?)))
+    let inner = build(&directory, topic, partition, options, around)?;
+    Ok(Log(Arc::new(inner)))
 }
 
 pub(super) fn open_for_append(
@@ -97,7 +102,7 @@ pub(crate) fn open_for_append_in(
         let identity = identity.map_err(|error| Error::io(IoCall::Stat, &directory.path, error))?;
         Slot::of(disk, Some(identity.id)).begin(ends);
     }
-    let mut inner = build(&directory, topic, partition, options)?;
+    let mut inner = build(&directory, topic, partition, options, None)?;
     inner
         .warnings
         .extend(writer.report().warnings.iter().cloned());
@@ -246,15 +251,15 @@ fn build(
     topic: String,
     partition: i32,
     options: &OpenOptions,
+    around: Option<(Around, Moment)>,
 ) -> Result<Inner> {
-    let is_locked = |log_dir: &Path| {
-        let holder = options.disk.lock_holder(&log_dir.join(LOCK));
-        matches!(holder, Ok(Some(_)))
+    let is_locked = |log_dir: &Path| is_locked(options.disk.as_ref(), log_dir);
+    let log_dir_was_locked = match around {
+        Some((around, _)) => around.is_locked,
+        // A writer holds that lock itself.
+        None => directory.ends.is_none() && directory.path.parent().is_some_and(is_locked),
     };
-    // A writer holds that lock itself.
-    let log_dir_was_locked =
-        directory.ends.is_none() && directory.path.parent().is_some_and(is_locked);
-    let view = View::take(directory, None)?;
+    let view = View::take(directory, None, around)?;
     Ok(Inner {
         topic,
         partition,

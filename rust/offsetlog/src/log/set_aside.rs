@@ -33,6 +33,10 @@ impl SetAside {
     /// Classifies the file at this path by its name; `None` if it is not named like a file that was set aside, or is not in a partition's
     /// directory. Reads no file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
+        // Nearly all paths are a partition's, which costs no copy of an absolute one.
+        if path.is_absolute() && !is_named_so(path) {
+            return None;
+        }
         let path = local_path(path).ok()?;
         let name = path.file_name()?.to_str()?;
         let folder = path.parent()?;
@@ -75,6 +79,12 @@ impl SetAside {
             disk,
         })
     }
+}
+
+/// Whether a path ends in the name of such a file.
+fn is_named_so(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| cut_segment(name).is_some() || deleted_segment(name).is_some())
 }
 
 /// A file of batches beside a log, of which it is no part. [`Log::open`] reads it as a log of its own.

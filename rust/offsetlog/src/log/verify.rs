@@ -425,7 +425,7 @@ impl Partition<'_> {
 
     /// Checks the log start offset against the first segment, and against the log end offset by the same rule as a reader.
     fn bounds(&mut self, first: Option<i64>, end: i64, closed_with: Option<i64>) -> Result<()> {
-        let bounds = named_offsets::read_checkpoints(&self.directory, &[None; 2])?;
+        let bounds = named_offsets::read_checkpoints(&self.directory, &[None; 2], false)?;
         if let Some(reason) = named_offsets::not_here(bounds.start_line, first) {
             let path = self.directory.path.clone();
             let mut finding = Effect::NOTHING.finding(Severity::Note, "Gap", &path, reason);

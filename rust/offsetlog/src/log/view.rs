@@ -3,6 +3,7 @@
 mod beside;
 mod end;
 mod listing;
+mod stamp;
 
 use super::LiveOffsets;
 use super::active_producers::OpenTransactions;
@@ -15,10 +16,10 @@ use crate::segment::live_offsets::Roll;
 use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
 use beside::Met;
-use listing::{LISTINGS_MAX, Listing, settled_list};
-use offsetlog_format::OffsetCheckpointFile;
+use listing::{LISTINGS_MAX, Listing, Names};
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::FileState;
+use stamp::Stamp;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,26 +27,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(super) use listing::{not_a_file, refuse_other};
-
-/// Metadata that shows whether a directory has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Stamp {
-    directory: Option<FileStat>,
-    active: Option<FileStat>,
-    checkpoints: [Option<FileStat>; 2],
-    /// State of the writer, if this process writes the log.
-    writer: Option<Told>,
-}
-
-/// The state that a writer in this process publishes of its log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
-    last_stable: i64,
-    log_start: i64,
-    log_end: i64,
-    generation: u64,
-    cuts: u64,
-}
+pub(crate) use stamp::{Around, is_locked};
 
 /// The end of a log.
 #[derive(Debug)]
@@ -101,12 +83,6 @@ pub(crate) struct View {
     max_open_files: usize,
 }
 
-/// The checkpoints whose values a view has.
-const CHECKPOINTS: [OffsetCheckpointFile; 2] = [
-    OffsetCheckpointFile::LogStartOffset,
-    OffsetCheckpointFile::HighWatermark,
-];
-
 /// If another process may write the log, a view answers point look-ups without a new check for this long after the last one:
 /// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
 /// log that this process writes needs no check.
@@ -122,10 +98,9 @@ struct Origin {
 }
 
 impl Origin {
-    /// Finds out whether this process writes the directory that is now at this path.
-    fn of(base: &Arc<Directory>, before: Option<&View>) -> Self {
+    /// Finds out whether this process writes the directory that is now at this path. `stat` is its metadata.
+    fn of(base: &Arc<Directory>, stat: Option<FileStat>, before: Option<&View>) -> Self {
         let disk = base.disk.as_ref();
-        let stat = disk.stat(&base.path).ok();
         let identity = stat.map(|stat| stat.id);
         let known = before.map(|before| &before.slot).filter(|slot| {
             // If the directory cannot be found, keeps what was known.
@@ -150,25 +125,39 @@ impl Origin {
 }
 
 impl View {
-    /// Lists the directory and reads the log dir's checkpoints.
-    pub(super) fn take(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
+    /// Lists the directory and reads the log dir's checkpoints. `around` is how the log dir was, and when, if the caller has looked.
+    pub(super) fn take(
+        base: &Arc<Directory>,
+        before: Option<&Self>,
+        around: Option<(Around, Moment)>,
+    ) -> Result<Self> {
         for _ in 0..LISTINGS_MAX {
-            match Self::take_once(base, before) {
+            match Self::take_once(base, before, around) {
                 // A listed file was renamed in the meantime: lists again.
                 Err(error) if error.is_missing_file() => {}
                 done => return done,
             }
         }
-        Self::take_once(base, before)
+        Self::take_once(base, before, around)
     }
 
-    fn take_once(base: &Arc<Directory>, before: Option<&Self>) -> Result<Self> {
-        let looked = Moment::now();
-        let origin = Origin::of(base, before);
+    fn take_once(
+        base: &Arc<Directory>,
+        before: Option<&Self>,
+        around: Option<(Around, Moment)>,
+    ) -> Result<Self> {
+        let looked = around.map_or_else(Moment::now, |(_, looked)| looked);
+        let names = Names::new(base, before.is_none());
+        let origin = Origin::of(base, names.stat(), before);
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
         // As of a moment ago: the next look sees later changes.
-        let mut stamp = Stamp::of(directory, origin.stat, None);
+        let mut stamp = Stamp::of(
+            directory,
+            origin.stat,
+            None,
+            around.map(|(around, _)| around.checkpoints),
+        );
         // A writer in this process counts its own changes, so times do not matter.
         let is_racy = directory.ends.is_none() && stamp.is_racy();
         let is_of_origin = |before: &&Self| {
@@ -201,14 +190,21 @@ impl View {
                     push(&mut listing.snapshots);
                 }
             }
-            return Self::build(&origin, stamp, (is_racy, looked), listing, kept);
+            return Self::build(&origin, &names, stamp, (is_racy, looked), listing, kept);
         }
-        let mut listing = settled_list(directory, stamp.directory)?;
+        let mut listing = names.settled(directory, stamp.directory)?;
         listing.snapshots.sort_unstable();
         listing.finish_swaps(directory)?;
         // The next check notices changes between the first look and the listing.
         stamp.active = None;
-        Self::build(&origin, stamp, (is_racy, looked), listing, Vec::new())
+        Self::build(
+            &origin,
+            &names,
+            stamp,
+            (is_racy, looked),
+            listing,
+            Vec::new(),
+        )
     }
 
     /// Returns the rolls up to `stamp` if nothing else has changed apart from growth of the active segment and the checkpoints;
@@ -230,6 +226,7 @@ impl View {
 
     fn build(
         origin: &Origin,
+        names: &Names<'_>,
         mut stamp: Stamp,
         (mut is_racy, looked): (bool, Moment),
         listing: Listing,
@@ -241,6 +238,7 @@ impl View {
             swapped,
             snapshots,
             mut warnings,
+            has_no_state,
             ..
         } = listing;
         let checked = directory.limits.check_segments(base_offsets.len());
@@ -257,7 +255,7 @@ impl View {
             segments.push(Arc::new(segment));
         }
         let active = match segments.last() {
-            Some(segment) => Some(segment.open()?.0),
+            Some(segment) => Some(segment.open_in(names.opened())?.0),
             None => None,
         };
         stamp.active = match (&active, &directory.ends) {
@@ -268,7 +266,8 @@ impl View {
         };
         // Bytes that were truncated and rewritten within one clock tick can have the same modification time and the same size.
         is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
-        let bounds = super::named_offsets::read_checkpoints(directory, &stamp.checkpoints)?;
+        let bounds =
+            super::named_offsets::read_checkpoints(directory, &stamp.checkpoints, has_no_state)?;
         warnings.extend(bounds.warnings);
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
         warnings.extend(super::named_offsets::not_here(bounds.start_line, first));
@@ -323,6 +322,15 @@ impl View {
             self.looked.set(looked);
         }
         is_current
+    }
+
+    /// Whether nothing has changed of what the start and the end of the log depend on: anything but the checkpoint of the high watermarks,
+    /// which a running broker writes each 5 seconds. One stat less than [`is_current`](Self::is_current).
+    pub(super) fn has_current_bounds(&self) -> bool {
+        if self.is_racy || !self.is_told_current() {
+            return false;
+        }
+        self.stamp.bounds() == self.bounds_now()
     }
 
     /// Whether the view can answer a point look-up. If this process writes the log: nothing but the end of the active segment
@@ -428,12 +436,19 @@ impl View {
     }
 
     fn stamp_now(&self) -> Stamp {
-        let active = self
-            .segments
-            .last()
-            .map(|segment| segment.file_path(".log"));
         let stat = self.directory.disk.stat(&self.directory.path).ok();
-        Stamp::of(&self.directory, stat, active.as_deref())
+        Stamp::of(&self.directory, stat, self.active_path(), None)
+    }
+
+    /// What [`Stamp::bounds`] returns of the stamp now.
+    fn bounds_now(&self) -> Stamp {
+        let stat = self.directory.disk.stat(&self.directory.path).ok();
+        let checkpoints = Some(stamp::bounds_beside(&self.directory));
+        Stamp::of(&self.directory, stat, self.active_path(), checkpoints)
+    }
+
+    fn active_path(&self) -> Option<&Path> {
+        self.active.as_ref().map(|active| active.path.as_path())
     }
 
     /// Whether another view has the same segments in the same files.
@@ -556,33 +571,5 @@ impl View {
             });
         };
         end::find(active)
-    }
-}
-
-impl Stamp {
-    fn is_racy(&self) -> bool {
-        self.directory.is_some_and(|stat| stat.is_racy())
-    }
-
-    /// `stat`: that of the directory, asked before.
-    fn of(directory: &Directory, stat: Option<FileStat>, active: Option<&Path>) -> Self {
-        // Read before the files: what the writer published is already in the files then. The last stable offset is read before
-        // the log end offset: all transactions below it ended in batches that are written by then.
-        let writer = directory.ends.as_ref().map(|ends| Told {
-            cuts: ends.cut_count(),
-            generation: ends.generation(),
-            last_stable: ends.last_stable(),
-            log_start: ends.log_start(),
-            log_end: ends.log_end(),
-        });
-        let stat_of = |path: &Path| directory.disk.stat(path).ok();
-        let parent = directory.path.parent();
-        Self {
-            directory: stat,
-            active: active.and_then(stat_of),
-            checkpoints: CHECKPOINTS
-                .map(|file| parent.and_then(|parent| stat_of(&parent.join(file.name())))),
-            writer,
-        }
     }
 }

@@ -3,7 +3,7 @@
 //! A partition is identified by its directory's device and inode, whatever path leads to it. An entry holds the writer's
 //! offsets while there is a writer, and a version that counts writers that opened the partition and locks on it that ended.
 
-use crate::disk::Disk;
+use crate::disk::{Disk, process_id};
 use crate::segment::live_offsets::LiveOffsets;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +138,7 @@ impl Drop for RaiseAtEnd {
 
 fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
     Key {
-        process: std::process::id(),
+        process: process_id(),
         disk: if disk.is_systems() {
             0
         } else {
@@ -150,10 +150,13 @@ fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
 
 /// The table; `None` in a forked child if another thread of the parent held its lock during the fork.
 fn lock_slots() -> Option<MutexGuard<'static, Slots>> {
-    for _ in 0..1_000 {
+    // It is held for less than a microsecond, unless its holder waits for a processor.
+    const SPINS: u32 = 1_000;
+    for tries in 0..SPINS + 1_000 {
         match SLOTS.try_lock() {
             Ok(slots) => return Some(slots),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if tries < SPINS => std::hint::spin_loop(),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
         }
     }

@@ -154,6 +154,7 @@ impl LogDir {
             path,
             &self.0.options,
             shared.map(|shared| shared.checkpoints()),
+            None,
         )
     }
 

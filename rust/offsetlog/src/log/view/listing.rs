@@ -1,9 +1,10 @@
 //! Lists a partition directory: segments, swap files and producer snapshots, by file name.
 
-use crate::disk::{Disk, EntryKind, FileStat, IoCall};
+use crate::disk::{Disk, DiskDirectory, Entry, EntryKind, FileStat, IoCall};
 use crate::error::{Error, Result};
 use crate::folder;
 use crate::log::recovery::interrupted_swaps::next_offset;
+use crate::log::state::STATE_FILE;
 use crate::segment::{Directory, segment_path, with_state};
 use offsetlog_format::counted;
 use offsetlog_format::name::{FileName, FileState, SegmentFile};
@@ -22,48 +23,102 @@ pub(super) struct Listing {
     pub(super) unfinished: Option<i64>,
     /// Offsets of the producer snapshots.
     pub(super) snapshots: Vec<i64>,
+    /// Whether a state file of ours was listed.
+    pub(super) has_state: bool,
+    /// Whether there is none; `false` if that is not known.
+    pub(super) has_no_state: bool,
     pub(super) warnings: Vec<String>,
+}
+
+/// A directory that is about to be listed.
+#[derive(Debug)]
+pub(super) struct Names<'d> {
+    disk: &'d dyn Disk,
+    path: &'d Path,
+    /// Open if it surely will be: then all looks are at one directory, and cheaper.
+    open: Option<Box<dyn DiskDirectory>>,
+}
+
+impl<'d> Names<'d> {
+    pub(super) fn new(directory: &'d Directory, is_listed: bool) -> Self {
+        let (disk, path) = (directory.disk.as_ref(), directory.path.as_path());
+        let open = || disk.open_directory(path).ok().flatten();
+        Self {
+            disk,
+            path,
+            // One that cannot be opened has the error of its listing.
+            open: is_listed.then(open).flatten(),
+        }
+    }
+
+    /// The directory's metadata now.
+    pub(super) fn stat(&self) -> Option<FileStat> {
+        let stat = match &self.open {
+            Some(open) => open.stat(),
+            None => self.disk.stat(self.path),
+        };
+        stat.ok()
+    }
+
+    /// The open directory, if it is open.
+    pub(super) fn opened(&self) -> Option<&dyn DiskDirectory> {
+        self.open.as_deref()
+    }
+
+    fn first_list(&self) -> Result<Listing> {
+        let entries = match &self.open {
+            Some(open) => open.list(),
+            None => self.disk.list(self.path),
+        };
+        list(self.disk, self.path, entries)
+    }
+
+    /// Lists a directory so that no file is missing that is older than another one in the listing.
+    ///
+    /// Where a writer of this process is at work, the caller keeps it from changes other than growth meanwhile.
+    ///
+    /// The system may omit a file that is created during a listing and still return one that is created later. Every file older
+    /// than one in the first listing existed before the second began, so the second has it. The next look finds newer files.
+    pub(super) fn settled(
+        &self,
+        directory: &Directory,
+        before: Option<FileStat>,
+    ) -> Result<Listing> {
+        const SETTLED_MS: i64 = 2_000;
+        let ends = directory.ends.as_ref();
+        let generation = ends.map(|ends| ends.generation());
+        let mut first = self.first_list()?;
+        if ends.is_some_and(|ends| !ends.is_closed() && Some(ends.generation()) == generation) {
+            // Nobody else changed the directory, and this process rolled no segment, or is rolling one, which the next look finds.
+            return Ok(first);
+        }
+        let after = self.stat();
+        let is_settled = before == after
+            && before.is_some_and(|stat| {
+                crate::disk::wall_clock().saturating_sub(stat.modified_ms) > SETTLED_MS
+            });
+        if is_settled {
+            first.has_no_state = !first.has_state;
+            return Ok(first);
+        }
+        // A file that is renamed during a listing may be missed under both names, so list until two listings agree.
+        let mut before = first;
+        for _ in 0..LISTINGS_MAX {
+            let again = list(self.disk, self.path, self.disk.list(self.path))?;
+            // The next look finds a segment that was rolled in the meantime.
+            if again.base_offsets.starts_with(&before.base_offsets)
+                && again.swapped == before.swapped
+            {
+                break;
+            }
+            before = again;
+        }
+        Ok(before)
+    }
 }
 
 /// How many times a directory is listed until two listings agree.
 pub(super) const LISTINGS_MAX: usize = 16;
-
-/// Lists a directory so that no file is missing that is older than another one in the listing.
-///
-/// Where a writer of this process is at work, the caller keeps it from changes other than growth meanwhile.
-///
-/// The system may omit a file that is created during a listing and still return one that is created later. Every file older
-/// than one in the first listing existed before the second began, so the second has it. The next look finds newer files.
-pub(super) fn settled_list(directory: &Directory, before: Option<FileStat>) -> Result<Listing> {
-    const SETTLED_MS: i64 = 2_000;
-    let disk = directory.disk.as_ref();
-    let ends = directory.ends.as_ref();
-    let generation = ends.map(|ends| ends.generation());
-    let first = list(disk, &directory.path)?;
-    if ends.is_some_and(|ends| !ends.is_closed() && Some(ends.generation()) == generation) {
-        // Nobody else changed the directory, and this process rolled no segment, or is rolling one, which the next look finds.
-        return Ok(first);
-    }
-    let after = disk.stat(&directory.path).ok();
-    let is_settled = before == after
-        && before.is_some_and(|stat| {
-            crate::disk::wall_clock().saturating_sub(stat.modified_ms) > SETTLED_MS
-        });
-    if is_settled {
-        return Ok(first);
-    }
-    // A file that is renamed during a listing may be missed under both names, so list until two listings agree.
-    let mut before = first;
-    for _ in 0..LISTINGS_MAX {
-        let again = list(disk, &directory.path)?;
-        // The next look finds a segment that was rolled in the meantime.
-        if again.base_offsets.starts_with(&before.base_offsets) && again.swapped == before.swapped {
-            break;
-        }
-        before = again;
-    }
-    Ok(before)
-}
 
 impl Listing {
     /// Treats finished output of an interrupted compaction as the segments that it replaces, as a writer or a broker will when
@@ -89,10 +144,9 @@ impl Listing {
     }
 }
 
-fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
-    let entries = disk
-        .list(path)
-        .map_err(|error| Error::io(IoCall::List, path, error))?;
+/// What `entries` of the directory at this path are.
+fn list(disk: &dyn Disk, path: &Path, entries: io::Result<Vec<Entry>>) -> Result<Listing> {
+    let entries = entries.map_err(|error| Error::io(IoCall::List, path, error))?;
     let mut listing = Listing::default();
     let mut old = 0;
     if entries.iter().any(folder::is_doubtful) {
@@ -100,6 +154,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Listing> {
     }
     for entry in entries {
         let is_file = entry.kind == EntryKind::File;
+        listing.has_state |= entry.name == STATE_FILE;
         match FileName::classify(&entry.name) {
             FileName::Segment(name) if name.state == FileState::Cleaned => {
                 let lowest = listing.unfinished.unwrap_or(i64::MAX);
