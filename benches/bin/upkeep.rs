@@ -42,7 +42,7 @@ fn open_all(path: &str) -> Outcome<String> {
         let log_dir = LogDir::open(&[path], &OpenOptions::default())?;
         let logs = log_dir.logs(&log_dir.partitions(), OPENING_THREADS);
         held = logs.into_iter().collect::<Result<_, _>>()?;
-        met = ends_of_all(&held, |log| log.log_end_offset())?;
+        met = ends_of_all(&held, offsetlog::Log::log_end_offset)?;
         Ok(())
     })?;
     drop(held);

@@ -135,12 +135,13 @@ def test_differences_on_the_page_are_those_that_are_allowed() -> None:
 def test_sources_of_mirrors_on_the_page_are_those_that_are_run() -> None:
     rows = re.findall(r"^\| ([\d.]+) \| (.*) \|$", section("## Brokers that `mirror` copies"), re.MULTILINE)
     claimed = {version: {label for cell in CLAIM.findall(cells) for label in re.findall(LABEL, cell)} for version, cells in rows}
-    single = re.search(r"fixture\(params=\[(.*)\]\)", source("tests/broker/test_mirror.py"))
     clusters = re.search(r"^KRAFT = \((.*)\)$", source("tests/broker/conftest.py"), re.MULTILINE)
-    assert single is not None
     assert clusters is not None
-    assert "params=KRAFT" in source("tests/broker/test_mirrored_cluster.py")
-    run = {"Y1": single[1], "Y2": single[1], "Y3": clusters[1]}
+    for name in ("test_mirror", "test_mirrored_cluster"):
+        assert "params=KRAFT" in source(f"tests/broker/{name}.py")
+    assert '"version", KRAFT)\ndef test_a_random_history' in source("tests/broker/test_mirror.py")
+    old = source("tests/broker/test_mirror_golden.py").partition("def test_old_formats_come_as_they_are")[2]
+    run = {"Y1": clusters[1], "Y2": clusters[1], "Y3": clusters[1], "Y11": re.findall(r'with_log_dirs\(("[\d.]+")', old)[0]}
     run |= {"Y4": source("tests/broker/test_mirror_deletes.py"), "Y5": source("tests/broker/test_mirror_security.py")}
     for label, text in run.items():
         versions = set(re.findall(r'"(\d\.\d\.\d)"', text))

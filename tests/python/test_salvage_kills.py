@@ -56,6 +56,13 @@ def made(folder: Path) -> Path:
     return path
 
 
+def without_room(files: dict[str, bytes | None]) -> dict[str, bytes | None]:
+    """Without the zeros behind an index's entries: in a log dir the new partition is opened once more for its checkpoints' lines, and who is
+    killed then leaves room for entries, as a broker does.
+    """
+    return {name: data.rstrip(b"\0") if data and name.endswith("index") else data for name, data in files.items()}
+
+
 @pytest.mark.parametrize("into", ["folder", "log dir"])
 def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
     source, chosen = made(tmp_path), random.Random(into)
@@ -96,7 +103,7 @@ def test_killed_at_random_moments(into: str, tmp_path: Path) -> None:
                 assert [at.topic for at in logs.partitions()] == ["orders"] * (NAME in found)
         if NAME in found:
             finished += 1
-            assert kafkas(target / NAME) == wanted
+            assert without_room(kafkas(target / NAME)) == without_room(wanted)
             with Log.open(target / NAME) as log:
                 assert log.high_watermark == log.log_end_offset
             assert subprocess.run(command(source, target), capture_output=True, env=environment(), check=False).returncode == 2

@@ -97,16 +97,17 @@ impl Place {
             topic: "top".to_owned(),
             partition: 0,
         };
-        let open = OpenOptions::default();
-        plan(&self.paths(), &partition, PRODUCER, &abort(), &open)
+        let (open, how) = (OpenOptions::default(), LogDirOptions::default());
+        plan(&self.paths(), &partition, PRODUCER, &abort(), (&open, &how))
     }
 
     /// Decides to abort, lets `meanwhile` happen, and appends.
     fn end(&self, meanwhile: impl FnOnce()) -> Result<(Option<i64>, i64)> {
         let (planned, _) = self.plan_abort().unwrap();
         meanwhile();
-        let (log_dir, open) = (self.log_dir(), OpenOptions::default());
-        let appended = append(&log_dir, &self.paths(), &planned, &abort(), &open);
+        let (open, how) = (OpenOptions::default(), LogDirOptions::default());
+        let log_dir = self.log_dir();
+        let appended = append(&log_dir, &self.paths(), &planned, &abort(), (&open, &how));
         log_dir.close().unwrap();
         appended
     }

@@ -183,6 +183,16 @@ pub(super) fn read_whole(log: &Log, stop: Option<i64>) -> Result<()> {
     Ok(())
 }
 
+/// Tells of checkpoints that cannot be read: without them deleted records may come back, and an end that is lost is not told.
+fn tell_ignored(log: &Log, key: &TopicPartition, warnings: &mut Vec<String>) {
+    for ignored in log.warnings() {
+        let told = format!("{key}: {ignored}");
+        if ignored.starts_with("ignored: ") && !warnings.contains(&told) {
+            warnings.push(told);
+        }
+    }
+}
+
 fn part(
     chosen: ChosenReplica,
     how: &RestoreOptions,
@@ -200,13 +210,7 @@ fn part(
         topic: log.topic().to_owned(),
         partition: log.partition(),
     };
-    // Without the checkpoints deleted records may come back, and an end that is lost is not told.
-    for ignored in log.warnings() {
-        let told = format!("{key}: {ignored}");
-        if ignored.starts_with("ignored: ") && !warnings.contains(&told) {
-            warnings.push(told);
-        }
-    }
+    tell_ignored(&log, &key, warnings);
     // Retention of a tiered topic keeps the checkpoint, and so does a first segment that is lost. A broker's retention that was
     // killed before it wrote the checkpoint leaves the same.
     let noted = readable(log.checkpointed_log_start_offset())?.flatten();
