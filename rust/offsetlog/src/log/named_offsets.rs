@@ -248,6 +248,14 @@ impl Log {
         self.0.log_dir_was_locked
     }
 
+    /// Whether somebody held the log dir when the log was opened, and somebody holds it now. Of an owner that has ended the checkpoints stay
+    /// as they are, for ever behind.
+    pub(super) fn has_owner_still(&self) -> bool {
+        let directory = &self.0.directory;
+        let is_locked = |log_dir| super::view::is_locked(directory.disk.as_ref(), log_dir);
+        self.0.log_dir_was_locked && directory.path.parent().is_some_and(is_locked)
+    }
+
     /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one. A leader that has no
     /// record yet counts; an epoch that begins behind the end does not, as its leader had records that are lost here.
     ///
