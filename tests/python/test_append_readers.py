@@ -231,12 +231,14 @@ def restored(file: Path) -> None:
 @pytest.mark.parametrize("happen", [torn, without_header, lost, restored])
 def test_a_start_behind_other_files_hides_nothing(tmp_path: Path, happen: Callable[[Path], None]) -> None:
     """Only as it was closed is a log empty that ends below its start. Bytes that are no batch may have been one with records behind it."""
-    path = tmp_path / "orders-0"
-    (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
+    log_dir = tmp_path / "logs"
+    log_dir.mkdir()
+    path = log_dir / "orders-0"
+    (log_dir / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=abc\n")
     with Log.open(path, "a", clock=Clock()) as log:
         log.append_records([b"%d" % offset for offset in range(10)])
         log.delete_records_before(5)
-    (tmp_path / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\norders 0 10\n")
     happen(path / FIRST)
     with Log.open(path) as reader:
         with pytest.raises(LogDirError, match=r"log start offset 5 .* is above the log end offset [01]"):

@@ -156,8 +156,8 @@ def test_commands_that_read_say_so_too(verb: str, here: Path) -> None:
 
 def test_a_file_url_is_its_path(here: Path) -> None:
     """As in Spark's option `path`."""
-    place = here / "my disk"
-    url = f"file://{here}/my%20disk"
+    place, other = here / "my disk", here / "my other disk"
+    url, elsewhere = f"file://{here}/my%20disk", f"file://{here}/my%20other%20disk"
     for path in (f"{url}/t-0", f"file:{here}/my%20disk/t-0", f"file://localhost{here}/my%20disk/t-0"):
         with Log.open(path, "a") as log:
             log.append(b"value")
@@ -165,14 +165,14 @@ def test_a_file_url_is_its_path(here: Path) -> None:
     with LogDir.open(url, "a") as log_dir:
         log_dir.create_topic("orders")
     assert told("create", ["more", url])[0] == 0
-    assert told("salvage", [f"{url}/t-0", "--into", f"{url}/new"])[0] == 0
+    assert told("salvage", [f"{url}/t-0", "--into", f"{elsewhere}/new"])[0] == 0
     offsetlog.convert(f"{url}/t-0", f"{url}/old-0")
-    offsetlog.restore(f"{url}/t-0", f"{url}/restored")
-    assert {path.name for path in place.iterdir()} >= {"t-0", "orders-0", "more-0", "new", "old-0", "restored"}
-    for name in ("new/t-0", "old-0", "restored/t-0"):
-        with Log.open(place / name) as log:
-            assert log.log_end_offset == 3, name
-    assert {path.name for path in here.iterdir()} == {"t-0", "logs", "my disk"}
+    offsetlog.restore(f"{url}/t-0", f"{elsewhere}/restored")
+    assert {path.name for path in place.iterdir()} >= {"t-0", "orders-0", "more-0", "old-0"}
+    for path in (other / "new/t-0", place / "old-0", other / "restored/t-0"):
+        with Log.open(path) as log:
+            assert log.log_end_offset == 3, path
+    assert {path.name for path in here.iterdir()} == {"t-0", "logs", "my disk", "my other disk"}
 
 
 def test_a_local_folder_of_such_a_name_is_named_by_its_place(here: Path) -> None:

@@ -171,10 +171,10 @@ fn refuse_place(disk: &dyn Disk, path: &Path, place: Place) -> Result<()> {
         };
         seen += 1;
         let (is_new, is_around) = (place != Place::LogDir, Some(ancestor) == path.parent());
-        // The first one that is there: what is between is made.
+        // The first one that is there: what is between is made. A lock file alone may be anybody's.
         if is_new
             && seen == 1
-            && contents.is_marked()
+            && contents.mark.is_some()
             && !(place == Place::NewPartition && is_around)
         {
             let reason = format!(

@@ -432,6 +432,8 @@ impl Partition<'_> {
             finding.offset = bounds.start_line;
             self.add(finding);
         }
+        // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.
+        let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
         // Beside a running broker the checkpoint is older or newer than the segments.
         let name = self
             .directory
@@ -443,6 +445,7 @@ impl Partition<'_> {
             .is_some_and(|name| name.state == DirectoryState::Live);
         if let Some(reason) = named_offsets::lost_end(bounds.high_watermark, end)
             && is_live
+            && !is_ours
             && !has_holder(&self.directory)
         {
             let path = self.directory.path.clone();
@@ -450,8 +453,6 @@ impl Partition<'_> {
             finding.offset = Some(end);
             self.add(finding);
         }
-        // Our clean-shutdown mark matches: records were deleted and the log was then truncated below them. Nothing is wrong.
-        let is_ours = closed_with.is_some() && bounds.closed_with == closed_with;
         let doubtful = bounds.log_start.filter(|_| !is_ours);
         if let Some(start) = doubtful.filter(|&start| start > end) {
             let path = self.directory.path.clone();

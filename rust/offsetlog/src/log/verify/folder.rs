@@ -51,10 +51,19 @@ pub(super) fn check(
     let is_log_dir = contents.is_marked();
     for entry in entries {
         let folder = path.join(&entry.name);
-        // A broker follows such a link. Its target may be anything.
-        if entry.kind == EntryKind::Other && DirectoryName::parse(&entry.name).is_ok() {
-            let reason = "it is no folder but a link or the like, and was not checked; give the path that it leads to";
-            report.add(Effect::NOTHING.finding(Severity::Warning, "LogDir", &folder, reason));
+        // A broker follows such a link to a folder, and overlooks everything else of such a name.
+        if entry.kind == EntryKind::Other
+            && DirectoryName::parse(&entry.name).is_ok()
+            && options.disk.is_link(&folder).unwrap_or(false)
+        {
+            let (severity, reason) = if options.disk.list(&folder).is_ok() {
+                let reason = "it is a link to a folder, which was not checked; give the path that it leads to";
+                (Severity::Warning, reason)
+            } else {
+                let reason = "it is a link that leads to no folder: if a disk is not mounted, the partition is missing here";
+                (Severity::Note, reason)
+            };
+            report.add(Effect::NOTHING.finding(severity, "LogDir", &folder, reason));
         }
         if entry.kind != EntryKind::Directory || entry.name == REMOTE_INDEX_CACHE {
             continue;
