@@ -139,7 +139,6 @@ def test_sources_of_mirrors_on_the_page_are_those_that_are_run() -> None:
     assert clusters is not None
     for name in ("test_mirror", "test_mirrored_cluster"):
         assert "params=KRAFT" in source(f"tests/broker/{name}.py")
-    assert '"version", KRAFT)\ndef test_a_random_history' in source("tests/broker/test_mirror.py")
     old = source("tests/broker/test_mirror_golden.py").partition("def test_old_formats_come_as_they_are")[2]
     run = {"Y1": clusters[1], "Y2": clusters[1], "Y3": clusters[1], "Y11": re.findall(r'with_log_dirs\(("[\d.]+")', old)[0]}
     run |= {"Y4": source("tests/broker/test_mirror_deletes.py"), "Y5": source("tests/broker/test_mirror_security.py")}
