@@ -234,9 +234,10 @@ def test_paths_that_are_none(tmp_path: Path, path: str, match: str, use: str) ->
 
 
 def test_a_folder_that_is_called_like_a_pattern(tmp_path: Path) -> None:
-    """One that is there is used, and so is a new one inside it."""
+    """One that is there is used, and so is a new one inside one."""
     (tmp_path / "kafka-[1]").mkdir()
-    for path in (tmp_path / "kafka-[1]", tmp_path / "kafka-[1]" / "new"):
+    (tmp_path / "disk-[1]").mkdir()
+    for path in (tmp_path / "kafka-[1]", tmp_path / "disk-[1]" / "new"):
         settings = sink_settings_from({"path": str(path), "topic": "t"}, is_stream=False)
         prepare(settings)
         writer = OffsetLogWriter(settings, ["value"])
