@@ -10,7 +10,7 @@ use super::view::refuse_other;
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
 use crate::config::LogConfig;
-use crate::disk::{EntryKind, FileStat, IoCall};
+use crate::disk::{Disk, EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
@@ -132,9 +132,7 @@ fn partition(
 }
 
 /// Whether a broker or a writer of ours holds the partition or its log dir.
-fn has_holder(directory: &Directory) -> bool {
-    let path = &directory.path;
-    let disk = directory.disk.as_ref();
+fn has_holder(disk: &dyn Disk, path: &Path) -> bool {
     let locks = [
         Some(path.join(LOCK_FILE)),
         path.parent().map(|log_dir| log_dir.join(LOCK)),
@@ -146,19 +144,13 @@ fn has_holder(directory: &Directory) -> bool {
 /// Whether the directory is another one than `before`. If somebody writes it, waits until it is.
 fn changes(path: &Path, options: &OpenOptions, before: &[(String, Option<FileStat>)]) -> bool {
     let disk = options.disk.as_ref();
-    let locks = [
-        Some(path.join(LOCK_FILE)),
-        path.parent().map(|log_dir| log_dir.join(LOCK)),
-    ];
-    let is_held = |lock: &PathBuf| matches!(disk.lock_holder(lock), Ok(Some(_)));
     let is_interrupted = || options.interrupt.as_ref().is_some_and(|asks| asks());
     let until = Instant::now() + SETTLES;
     loop {
         if before != files_of(options, path) {
             return true;
         }
-        let is_written = locks.iter().flatten().any(is_held);
-        if !is_written || Instant::now() >= until || is_interrupted() {
+        if !has_holder(disk, path) || Instant::now() >= until || is_interrupted() {
             return false;
         }
         thread::sleep(SETTLES_EVERY);
@@ -446,7 +438,7 @@ impl Partition<'_> {
         if let Some(reason) = named_offsets::lost_end(bounds.high_watermark, end)
             && is_live
             && !is_ours
-            && !has_holder(&self.directory)
+            && !has_holder(self.directory.disk.as_ref(), &self.directory.path)
         {
             let path = self.directory.path.clone();
             let mut finding = Effect::NOTHING.finding(Severity::Warning, "Gap", &path, reason);
