@@ -169,9 +169,9 @@ def test_a_file_url_is_its_path(here: Path) -> None:
     offsetlog.convert(f"{url}/t-0", f"{url}/old-0")
     offsetlog.restore(f"{url}/t-0", f"{elsewhere}/restored")
     assert {path.name for path in place.iterdir()} >= {"t-0", "orders-0", "more-0", "old-0"}
-    for path in (other / "new/t-0", place / "old-0", other / "restored/t-0"):
-        with Log.open(path) as log:
-            assert log.log_end_offset == 3, path
+    for made in (other / "new/t-0", place / "old-0", other / "restored/t-0"):
+        with Log.open(made) as log:
+            assert log.log_end_offset == 3, made
     assert {path.name for path in here.iterdir()} == {"t-0", "logs", "my disk", "my other disk"}
 
 
