@@ -23,6 +23,9 @@ from upkeep import Upkeep
 
 from broker import ROOT, WITH_ZOOKEEPER  # the path comes first
 
+# What a comparison in there found is told as of a test.
+pytest.register_assert_rewrite("mirrored_history")
+
 VERSIONS = ("4.3.0", "3.9.2", "2.8.2")
 KRAFT = ("4.3.0", "3.9.2")
 KEPT = ROOT / "build" / "broker-failures"
