@@ -33,9 +33,17 @@ def lines(*words: object, code: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def transactional(producer_id: int, base_sequence: int = 0) -> bytes:
+def transactional(producer_id: int, base_sequence: int = 0, epoch: int = 0, timestamp: int = NOW) -> bytes:
     """A batch of a transaction."""
-    return batch(0, [(b"k", b"v")] * 3, attributes=0x10, producer_id=producer_id, base_sequence=base_sequence)
+    return batch(
+        0,
+        [(b"k", b"v")] * 3,
+        base_timestamp=timestamp,
+        attributes=0x10,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+    )
 
 
 def state_record(state: str, **fields: Any) -> tuple[bytes, bytes]:  # noqa: ANN401  # fields of the record

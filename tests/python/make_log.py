@@ -68,6 +68,7 @@ def batch(  # noqa: PLR0913  # one parameter a field
     payload: bytes | None = None,
     magic: int = 2,
     producer_id: int = -1,
+    producer_epoch: int = 0,
     base_sequence: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
@@ -87,7 +88,7 @@ def batch(  # noqa: PLR0913  # one parameter a field
             base_timestamp,
             base_timestamp + max(len(rows) - 1, 0),
             producer_id,
-            -1 if producer_id < 0 else 0,
+            -1 if producer_id < 0 else producer_epoch,
             -1 if producer_id < 0 else base_sequence,
             count,
         )

@@ -194,6 +194,52 @@ def test_a_marker_that_retention_removed_cannot_be_looked_for(place: Path) -> No
     assert not ended(place)
 
 
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareAbort", "PrepareEpochFence", "PrepareCommit", "CompleteAbort", "CompleteCommit"])
+@pytest.mark.parametrize("client", [None, 2])
+def test_an_earlier_transaction_without_a_marker_is_not_ended_with_the_next(place: Path, state: str, client: int | None) -> None:
+    """A coordinator can take a transaction for complete whose marker was never written (KAFKA-20734).
+
+    A partition then takes the batches of the next one for more of the same, as the leader does, and its epoch is raised. An abort of the
+    second would take back what the first one had committed.
+    """
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_batches(transactional(PRODUCER, 0, epoch=1))
+    (found,) = [line for line in lines("producers", place) if line["topic"] == "top"]
+    assert (found["producer_epoch"], found["transaction_first_offset"]) == (1, 0)
+    ends_raise = state != "Ongoing" and client is not None
+    more = {"prepared": (0,), "partitions": ()} if state.startswith("Complete") else {}
+    decide(place, state, client=client, epoch=2 if ends_raise else 1, ongoing=1, **more)
+    assert standing(place) == "unknown"
+    assert not ended(place)
+    assert not ended(place, "--abort")
+    assert not ended(place, "--commit")
+    assert ended(place, "--without-state", "--abort")
+
+
+@pytest.mark.parametrize(("earlier", "said"), [(10 * MINUTE, "unknown"), (4 * MINUTE, "ongoing"), (-SECOND, "ongoing")])
+@pytest.mark.parametrize("kind", ["log-append-time", "marker", "record"])
+def test_of_an_older_client_a_brokers_clock_tells_of_an_earlier_transaction(
+    tmp_path: Path, kind: str, earlier: int, said: str
+) -> None:
+    """A record has the time of what it tells of: that proves nothing."""
+    place, then = tmp_path / "logs", NOW - earlier
+    config = {"message.timestamp.type": "LogAppendTime"} if kind == "log-append-time" else {}
+    with LogDir.open(place, "a", clock=lambda: then) as logs:
+        logs.create_topic("__transaction_state", 1)
+        logs.create_topic("top", 1, config=config)
+        log = logs.log("top", 0)
+        # Before it: another transaction, which says nothing of this one.
+        log.append_batches(transactional(PRODUCER + 1, timestamp=NOW - DAY))
+        log.append_marker(PRODUCER + 1, 0, commit=True, timestamp=NOW - DAY)
+        log.append_batches(transactional(PRODUCER, timestamp=then))
+        if kind == "marker":
+            log.append_batches(transactional(PRODUCER + 2, timestamp=NOW))
+            log.append_marker(PRODUCER + 2, 0, commit=True, timestamp=then)
+    decide(place, "Ongoing", started=NOW)
+    assert standing(place) == ("ongoing" if kind == "record" else said)
+    assert ended(place, "--abort") == (standing(place) == "ongoing")
+
+
 def test_a_stale_replica_beside_a_damaged_newest_one_decides_nothing(tmp_path: Path) -> None:
     """The newest coordinator's log cannot be read; the other one has an older record, which must not count."""
     newest, stale = made(tmp_path / "newest"), tmp_path / "stale"

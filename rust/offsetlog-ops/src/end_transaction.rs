@@ -205,7 +205,7 @@ fn decide(
                 ),
                 Standing::Hanging => "no coordinator has a transaction of this producer".to_owned(),
                 _ if found.state.is_some() => format!(
-                    "the coordinator's record of {id:?} ({state}) does not tell whether it is of this transaction"
+                    "the coordinator's record of {id:?} ({state}) does not tell whether it is of this transaction, and of all of it"
                 ),
                 _ => match coordinators.unread() {
                     Some(unread) => unread.to_owned(),

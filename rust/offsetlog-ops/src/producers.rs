@@ -4,6 +4,7 @@
 
 mod coordinators;
 
+use offsetlog::format::TimestampType;
 use offsetlog::{
     Error, ErrorKind, Log, LogDir, PartitionProgress, ProducerState, Result, TopicPartition,
     Transaction, TransactionState, Unread,
@@ -216,6 +217,9 @@ fn standing_of(
         Some(false) if is_last => return Ok(Standing::Hanging),
         _ => return Ok(Standing::Unknown),
     }
+    if begins_earlier(log, transaction, producer)? {
+        return Ok(Standing::Unknown);
+    }
     // A newer record may be of a later transaction, which only clients that raise the epoch show; of this one if its marker is not here yet.
     if !is_last && is_over(log, transaction, producer)? != Some(false) {
         return Ok(Standing::Unknown);
@@ -249,6 +253,39 @@ fn standing_of(
         TransactionState::Unknown(_) => Standing::Unknown,
         _ => Standing::Hanging,
     })
+}
+
+/// Whether what the producer has open begins with records of an earlier transaction. Its marker is missing here, so the partition takes both
+/// for one; nobody knows how the earlier one ended.
+///
+/// A raised epoch tells for certain. Otherwise only a time tells, and only that of a broker: a record may have any.
+fn begins_earlier(log: &Log, transaction: &Transaction, producer: &ProducerState) -> Result<bool> {
+    let start = log.log_start_offset()?;
+    let first = producer
+        .transaction_first_offset
+        .map(|first| first.max(start));
+    let mut is_behind = false;
+    for batch in log.batches(first, None)? {
+        let batch = batch?;
+        let is_own = !batch.is_control && batch.producer_id == producer.producer_id;
+        if is_own && !is_behind {
+            is_behind = true;
+            if batch.producer_epoch != producer.producer_epoch {
+                return Ok(true);
+            }
+            if raises_epochs(transaction) {
+                return Ok(false);
+            }
+        }
+        if is_behind && (batch.is_control || batch.timestamp_type == TimestampType::LogAppend) {
+            // What comes later in the log has a later time.
+            let begun = transaction.start_timestamp;
+            return Ok(begun.is_some_and(|begun| {
+                batch.max_timestamp < begun.saturating_sub(CLOCK_SKEW_MAX_MS)
+            }));
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a coordinator's record may be of the transaction that the producer has open in a partition, by producer id and epoch; `None` if

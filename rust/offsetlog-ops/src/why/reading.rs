@@ -100,7 +100,7 @@ pub(super) fn remedy_of(producer: &PartitionProducer) -> String {
              {partition} --start-offset {first}`; {offline} --without-state --abort`"
         ),
         Standing::Unknown if producer.state.is_some() => format!(
-            "its coordinator's record does not tell whether it is of this transaction; {offline} --without-state` with --commit or --abort"
+            "its coordinator's record does not tell whether it is of this transaction, and of all of it; {offline} --without-state` with --commit or --abort"
         ),
         Standing::Unknown => format!(
             "its coordinator's partition of __transaction_state is not here: ask again with the log dirs that have it; {offline} \
