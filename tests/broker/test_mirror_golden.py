@@ -22,7 +22,7 @@ from offsetlog import restore
 
 pytestmark = pytest.mark.proof
 
-CASES = [("unclean", "4.3.0")]
+CASES = [("unclean", "4.3.0"), ("clean", "3.9.2")]
 """Whose restored disks, on which broker."""
 if IS_WHOLE:
     CASES += [
@@ -30,7 +30,6 @@ if IS_WHOLE:
         ("2.8.2", "2.8.2"),
         ("2.8.2", "3.9.2"),
         ("2.8.2", "4.3.0"),
-        ("clean", "3.9.2"),
         ("clean", "2.8.2"),
         ("live", "4.3.0"),
     ]

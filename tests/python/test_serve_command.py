@@ -22,6 +22,8 @@ from serve_process import ServeProcess, names, refused
 from symptom_claims import checkpoint, shown_if_aborted
 from writing import tree
 
+from offsetlog import Log
+
 with warnings.catch_warnings():
     # kafka-python reads its schemas through a function that newer Pythons call deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -118,6 +120,22 @@ def test_until_the_high_watermark(tmp_path: Path) -> None:
             found.seek(PLACE, ends["g-plain-0"])
             assert found.poll(300) == {}
             assert found.position(PLACE) == ends["g-plain-0"]
+
+
+def test_of_several_replicas_it_says_which_is_served_and_why_no_other(tmp_path: Path) -> None:
+    stale, best = tmp_path / "a" / "g-plain-0", tmp_path / "b" / "g-plain-0"
+    for path in (stale, best):
+        shutil.copytree(CLEAN_LOG_DIRS[0] / "g-plain-0", path)
+    with Log.open(best, "a") as log:
+        log.append(b"more")
+    with ServeProcess(tmp_path, stale.parent, best.parent) as server:
+        (told,) = server.partitions().values()
+    assert Path(told["path"]) == best
+    (other,) = told["others"]
+    assert Path(other["path"]) == stale
+    assert other["reason"].startswith("ends at offset 200"), other
+    with ServeProcess(tmp_path, stale.parent, best.parent, json=False) as server:
+        assert f"\n  g-plain-0: {best}, not {stale}: {other['reason']}\n" in server.said()
 
 
 def test_a_partition_that_the_checkpoint_lacks_ends_at_its_last_whole_batch(tmp_path: Path) -> None:

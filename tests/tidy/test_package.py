@@ -33,8 +33,8 @@ def test_base_package_pulls_in_nothing_big(module: str) -> None:
     assert not heavy & set(done.stdout.split())
 
 
-MAX_WHEEL_BYTES = 10_600_000
-"""Half a megabyte above today's: docs/internals/performance.md tells what the parts of it take."""
+MAX_WHEEL_BYTES = 10_170_000
+"""Two megabytes above the 8.17 MB without `serve` and `mirror`, which may take that much: docs/internals/performance.md tells what the parts of it take."""
 
 
 def test_the_wheel_stays_small() -> None:

@@ -29,6 +29,8 @@ const EVENTS_MAX: usize = 100;
 const TOPICS_SHOWN: usize = 20;
 /// How many warnings it has room for.
 const WARNINGS_SHOWN: usize = 10;
+/// How many replicas that are not served it has room for.
+const REPLICAS_SHOWN: usize = 5;
 
 /// What a connection's thread hands over to be printed.
 struct Line {
@@ -77,6 +79,13 @@ struct PartitionLine<'a> {
     log_end_offset: Option<i64>,
     last_stable_offset: Option<i64>,
     problem: Option<&'a str>,
+    others: Vec<OtherLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct OtherLine<'a> {
+    path: Shown<'a>,
+    reason: &'a str,
 }
 
 pub(crate) fn run(args: &Serve, console: &mut Console<'_>) -> Result<i32, Failure> {
@@ -272,6 +281,14 @@ fn topic_line(topic: &TopicReport) -> TopicLine<'_> {
         log_end_offset: partition.log_end_offset,
         last_stable_offset: partition.last_stable_offset,
         problem: partition.problem.as_deref(),
+        others: partition
+            .others
+            .iter()
+            .map(|other| OtherLine {
+                path: Shown::path(&other.path),
+                reason: &other.reason,
+            })
+            .collect(),
     });
     TopicLine {
         topic: &topic.name,
@@ -344,6 +361,7 @@ fn write_screen(
             "{more} more partitions have problems; --json has all of them"
         ));
     }
+    write_replicas(report, console)?;
     let topic = topics
         .clone()
         .next()
@@ -353,6 +371,44 @@ fn write_screen(
         writeln!(console.out, "Prometheus: http://{metrics}/metrics")?;
     }
     writeln!(console.out, "Ctrl-C stops it.")?;
+    Ok(())
+}
+
+/// Which of several replicas is served, and why no other.
+fn write_replicas(report: &ServeReport, console: &mut Console<'_>) -> Result<(), Failure> {
+    let mut lines = Vec::new();
+    for topic in &report.topics {
+        for partition in &topic.partitions {
+            let Some(served) = &partition.path else {
+                continue;
+            };
+            for other in &partition.others {
+                lines.push(format!(
+                    "  {}-{}: {}, not {}: {}",
+                    escaped(&topic.name),
+                    partition.partition,
+                    escaped(&served.to_string_lossy()),
+                    escaped(&other.path.to_string_lossy()),
+                    escaped(&other.reason)
+                ));
+            }
+        }
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(console.out, "\nOf several replicas the best:")?;
+    for line in lines.iter().take(REPLICAS_SHOWN) {
+        writeln!(console.out, "{line}")?;
+    }
+    let more = lines.len().saturating_sub(REPLICAS_SHOWN);
+    if more > 0 {
+        let more = counted(more as u64, "more replica");
+        writeln!(
+            console.out,
+            "  and {more} not served; --json has all of them"
+        )?;
+    }
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Keys that Kafka's clients have, and what to do where a mirror refuses them.
-const ADVICE: [(&str, &str); 6] = [
+const ADVICE: [(&str, &str); 11] = [
     (
         "ssl.truststore.certificates",
         "write the certificates into a file, and name it in ssl.truststore.location",
@@ -37,6 +37,27 @@ const ADVICE: [(&str, &str); 6] = [
     (
         "sasl.oauthbearer.token.endpoint.url",
         "OAUTHBEARER is not there: use SCRAM or PLAIN, or mTLS",
+    ),
+    (
+        "ssl.cipher.suites",
+        "a mirror offers the suites of TLS 1.3, and those of TLS 1.2 with AES-GCM or ChaCha20 and forward secrecy; if that is enough, \
+         take it out, or else forbid a suite at the brokers",
+    ),
+    (
+        "ssl.provider",
+        "a mirror has its own TLS, and loads none for Java; if that is allowed, take it out",
+    ),
+    (
+        "ssl.trustmanager.algorithm",
+        "a mirror has its own check of certificates: name a PEM or PKCS12 store in ssl.truststore.location, and take this out",
+    ),
+    (
+        "ssl.engine.factory.class",
+        "a mirror runs no Java classes: name the stores in ssl.truststore.location and ssl.keystore.location",
+    ),
+    (
+        "ssl.secure.random.implementation",
+        "a mirror takes random numbers of the operating system; if that is allowed, take it out",
     ),
 ];
 
@@ -399,6 +420,12 @@ mod tests {
     fn what_is_not_there_is_refused_by_name() {
         for (text, expected) in [
             ("group.id=x", "line 1: group.id is no setting of a mirror"),
+            // To take it out changes what is safe: it says what is so instead.
+            ("ssl.cipher.suites=x", "forbid a suite at the brokers"),
+            (
+                "ssl.engine.factory.class=x",
+                "name the stores in ssl.truststore.location",
+            ),
             ("security.protocol=TLS", "SASL_SSL expected"),
             (
                 "security.protocol=SASL_SSL",

@@ -3,7 +3,7 @@
 use crate::error_code::ErrorCode;
 use offsetlog::format::Uuid;
 use offsetlog::format::leader_epoch::{EpochEntry, LeaderEpochs};
-use offsetlog::{Error, ErrorKind, Log, Result};
+use offsetlog::{Error, ErrorKind, Isolation, Log, RangeOptions, Result};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -200,10 +200,32 @@ impl Partition {
         seen.damage.insert(place, damage).is_none()
     }
 
-    /// Where the first damage is that fetches have found.
+    /// Where the first damage is that fetches have found and that is there still. Costs a fetch of one batch, and one for each place
+    /// that was repaired or truncated.
     pub(crate) fn first_damage(&self) -> Option<i64> {
-        let seen = self.lock();
-        seen.damage.keys().next().copied()
+        loop {
+            let first = *self.lock().damage.first_key_value()?.0;
+            if self.is_still_damaged(first) {
+                return Some(first);
+            }
+            self.lock().damage.remove(&first);
+        }
+    }
+
+    fn is_still_damaged(&self, offset: i64) -> bool {
+        let is_missing = |bounds: Bounds| (bounds.start..bounds.first_here).contains(&offset);
+        let is_corrupt = |isolation| {
+            let options = RangeOptions {
+                max_bytes: 1,
+                isolation,
+                ..RangeOptions::default()
+            };
+            let found = self.log.fetch_range(offset, &options);
+            found.is_err_and(|error| code_of(&error) == ErrorCode::CorruptMessage)
+        };
+        self.bounds().is_ok_and(is_missing)
+            || is_corrupt(Isolation::ReadUncommitted)
+            || is_corrupt(Isolation::ReadCommitted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {

@@ -157,6 +157,31 @@ fn a_client_behind_damage_is_an_event_too() {
     assert!(matches!(&events[..], [Event::Damage { .. }]), "{events:?}");
 }
 
+/// An operator puts the file of another replica in its place: monitoring hears that the damage is gone, also before somebody reads there.
+#[test]
+fn damage_that_was_repaired_is_no_longer_reported() {
+    let source = "kafka-4.3.0/clean/log-dir-2/g-roll-ms-0";
+    let whole = batches(&data(source));
+    let folder = copy(&[source]);
+    let place = folder.path().join("g-roll-ms-0");
+    for damaged in [&whole[0], &whole[whole.len() - 2], &whole[whole.len() - 1]] {
+        flip(&place, damaged);
+        let (broker, _) = open(folder.path());
+        let problem = || broker.report().topics[0].partitions[0].problem.clone();
+        let mut client = Client::new(&broker);
+        let fetch = Fetch::new("g-roll-ms", 0, whole[0].base_offset);
+        let (_, end, error) = read_all(&mut client, &fetch);
+        assert_eq!((end, error), (damaged.base_offset, 2));
+        assert!(problem().is_some());
+        assert!(problem().is_some(), "each time it is asked");
+        flip(&place, damaged);
+        assert_eq!(problem(), None);
+        client.now += 10_000;
+        let (_, end, error) = read_all(&mut client, &fetch);
+        assert_eq!((end, error), (whole[whole.len() - 1].last_offset + 1, 0));
+    }
+}
+
 /// The last batch of the active segment may be one that is being written: it is the end for now.
 #[test]
 fn a_torn_tail_is_the_end_for_now() {
