@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from asking import UNCLEAN_LOG_DIRS, commits
 from client_programs import CLIENTS, Client
 from clients import READING_SECONDS
-from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
+from damaged import Damaged, damaged
+from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS, named
 from kafka.errors import KafkaError
 from served import GoldenBroker, Kafka, serving  # the path comes first
 
@@ -90,3 +91,15 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """The three 2.8.2 brokers, with message formats 0, 1 and 2."""
     with serving(OLD_LOG_DIRS, tmp_path_factory.mktemp("net") / "old") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def with_damage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
+    """A topic with a damaged batch, and a sound one beside it."""
+    folder = tmp_path_factory.mktemp("damage")
+    (golden,) = named("g-codec-gzip-0")
+    first = damaged(golden, folder / "disk")
+    (sound,) = named("g-plain-0")
+    sound.copy(folder / "disk", checkpoints=False)
+    with serving([folder / "disk"], folder / "serve") as server:
+        yield Damaged(server, golden, first)

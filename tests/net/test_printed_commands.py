@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from damaged import Damaged
 from golden import CLEAN_LOG_DIRS, named
 from served import CERTIFICATES, Served, serving
 from test_tools import VERSION, needs_kcat
@@ -110,3 +111,25 @@ def test_the_line_of_the_console_consumer(kind: Kind, tmp_path: Path) -> None:
         until = ["--max-messages", str(len(sizes())), "--timeout-ms", "30000"]
         _, said = run(java(VERSION, "org.apache.kafka.tools.consumer.ConsoleConsumer", *words, *until))
     assert f"Processed a total of {len(sizes())} messages".encode() in said
+
+
+@needs_kcat
+def test_damage_ends_the_line_of_kcat(with_damage: Damaged) -> None:
+    """It prints all before the damage, and ends with an error."""
+    line, _, _ = printed(with_damage.kafka)
+    done = subprocess.run([*shlex.split(line), "-f", "%o\\n"], capture_output=True, timeout=120, check=False)
+    assert [int(offset) for offset in done.stdout.split()] == [row.offset for row in with_damage.before]
+    assert done.returncode == 1
+    assert f"ERROR: Topic {with_damage.golden.topic} [0] error".encode() in done.stderr
+
+
+@pytest.mark.proof
+def test_damage_ends_the_line_of_the_console_consumer(with_damage: Damaged) -> None:
+    """It prints all before the damage and names its offset. As after any error of its consumer, its exit code is 0."""
+    _, line, _ = printed(with_damage.kafka)
+    offsets = ["--formatter-property", "print.offset=true", "--formatter-property", "print.value=false"]
+    command = java(VERSION, "org.apache.kafka.tools.consumer.ConsoleConsumer", *shlex.split(line)[1:], *offsets)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == [f"Offset:{row.offset}" for row in with_damage.before]
+    assert f"corrupt message when fetching offset {with_damage.first} for topic-partition {with_damage.golden.name}" in done.stderr
+    assert done.returncode == 0

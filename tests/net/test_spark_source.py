@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from asking import READABLE, ask, expected
 from client_programs import PROGRAMS, Client
+from damaged import Damaged
 from golden import Level, named
 from served import Kafka
 
@@ -39,3 +40,12 @@ def test_spark(clean: Kafka, tmp_path: Path) -> None:
         assert found["by time"].get(golden.name, []) == [row for row in everything if int(str(row[0])) >= first]
     # At most 70 records at once.
     assert found["batches"] >= sum(len(golden.rows) for golden in topic) // 70
+
+
+def test_damage_fails_a_query(with_damage: Damaged, tmp_path: Path) -> None:
+    """A batch that reads over it fails; one that ends before it has every record."""
+    golden = with_damage.golden
+    task = {"verb": "until_error", "folder": str(tmp_path), "jars": str(JARS), "topic": golden.topic, "before": with_damage.first}
+    (found,) = ask(SPARK, with_damage.kafka, task)
+    assert f"offset {with_damage.first} for topic-partition {golden.name}" in (found["error"] or ""), found["error"]
+    assert found["before"] == {golden.name: expected(SPARK, with_damage.before)}

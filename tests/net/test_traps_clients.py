@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from asking import ask
 from client_programs import CLIENTS, Client
-from golden import Golden, named
-from served import Kafka, Served, serving
+from damaged import Damaged
+from golden import named
+from served import Kafka, serving
 
 from offsetlog import Log
 
@@ -94,41 +93,6 @@ def test_members_that_come_and_go_together(named_client: Client, clean: Kafka) -
     (offsets,) = ask(named_client, clean, task)
     (found,) = ask(named_client, clean, {"verb": "committed", "group": task["group"], "places": task["places"]})
     assert found == offsets
-
-
-def damaged(golden: Golden, into: Path) -> int:
-    """Copy a partition and flip a byte among the records of a batch in the middle; the first offset of that batch."""
-    place = golden.copy(into)
-    log = max(place.glob("*.log"), key=lambda path: path.stat().st_size)
-    data = bytearray(log.read_bytes())
-    at = 0
-    while at < len(data) // 2:
-        _, size = struct.unpack_from(">qi", data, at)
-        at += 12 + size
-    data[at + 70] ^= 0x55
-    log.write_bytes(data)
-    (offset,) = struct.unpack_from(">q", data, at)
-    return int(offset)
-
-
-class Damaged(NamedTuple):
-    """A served partition with a batch whose checksum is wrong."""
-
-    kafka: Served
-    golden: Golden
-    first: int
-    """First offset of that batch."""
-
-
-@pytest.fixture(scope="module")
-def with_damage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Damaged]:
-    folder = tmp_path_factory.mktemp("damage")
-    (golden,) = named("g-codec-gzip-0")
-    first = damaged(golden, folder / "disk")
-    (sound,) = named("g-plain-0")
-    sound.copy(folder / "disk", checkpoints=False)
-    with serving([folder / "disk"], folder / "serve") as server:
-        yield Damaged(server, golden, first)
 
 
 def test_damage_stops_a_client_loudly(client: Client, with_damage: Damaged) -> None:
