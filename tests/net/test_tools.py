@@ -113,6 +113,46 @@ def test_console_consumer(ours: Tools, level: Level) -> None:
         assert seen == told
 
 
+def printed_by_the_console_consumer(kafka: Kafka, topic: str, *arguments: str) -> list[tuple[int, int]]:
+    """Partition and offset of each record that it prints until it has none for a while or enough of them, sorted."""
+    form = [part for name in ("partition", "offset") for part in ("--formatter-property", f"print.{name}=true")]
+    command = [f"{PACKAGE}.consumer.ConsoleConsumer", "--bootstrap-server", kafka.address, "--topic", topic, *arguments]
+    printed, said = run(java(VERSION, *command, *form, "--formatter-property", "print.value=false"))
+    found = [tuple(int(each.partition(":")[2]) for each in line.split("\t")) for line in printed.splitlines()]
+    assert f"Processed a total of {len(found)} messages" in said, said
+    return sorted((partition, offset) for partition, offset in found)
+
+
+@pytest.mark.proof
+def test_console_consumer_in_a_group(clean: Kafka) -> None:
+    """The second run goes on behind the first, which commits as it ends."""
+    wanted = sorted((golden.partition, row.offset) for golden in named("g-plain-0", "g-plain-1", "g-plain-2") for row in golden.rows)
+    half = len(wanted) // 2
+    group = ("--group", "console-twice", "--from-beginning", "--timeout-ms", "60000", "--max-messages")
+    first = printed_by_the_console_consumer(clean, "g-plain", *group, str(half))
+    second = printed_by_the_console_consumer(clean, "g-plain", *group, str(len(wanted) - half))
+    assert len(first) == half
+    assert sorted(first + second) == wanted
+
+
+@pytest.mark.proof
+def test_console_consumer_from_an_offset(clean: Kafka) -> None:
+    (golden,) = named("g-codec-lz4-0")
+    offset = golden.rows[len(golden.rows) // 2].offset + 1
+    wanted = [(golden.partition, row.offset) for row in golden.rows if row.offset >= offset]
+    place = (
+        "--partition",
+        str(golden.partition),
+        "--offset",
+        str(offset),
+        "--timeout-ms",
+        "60000",
+        "--max-messages",
+        str(len(wanted)),
+    )
+    assert printed_by_the_console_consumer(clean, golden.topic, *place) == wanted
+
+
 KCAT = shutil.which("kcat")
 needs_kcat = pytest.mark.skipif(KCAT is None, reason="no kcat (apt-get install kcat)")
 
