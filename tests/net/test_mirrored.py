@@ -16,7 +16,7 @@ import pytest
 import test_clients
 import test_spark_source
 from asking import READABLE, ask, commits
-from client_programs import Client
+from client_programs import CLIENTS, Client
 from clients import console_rows
 from frames import frames
 from golden import named
@@ -121,6 +121,25 @@ def test_a_group_goes_on_where_it_was(client: Client, mirrored: Kafka) -> None:
     (found,) = ask(client, mirrored, task)
     assert found == {name: rows for name, rows in left.items() if rows}
     assert 0 < sum(map(len, left.values())) < sum(len(golden.rows) for golden in places)
+
+
+@pytest.mark.parametrize(
+    "client", [each for each in CLIENTS if each.name in {"confluent-kafka", "java-4.3.0"}], ids=lambda each: each.name
+)
+def test_a_group_of_two(client: Client, mirrored: Kafka) -> None:
+    test_clients.check_group(client, mirrored, "g-time")
+
+
+def test_kafka_consumer_groups(golden_broker: GoldenBroker, mirrored: Kafka) -> None:
+    """The tool tells of each group what it tells of it at the source: offsets, ends and lags."""
+    program = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    ours, theirs = Tools(mirrored.address), Tools(golden_broker.address)
+    asked = [part for group in sorted(commits()) for part in ("--group", group)]
+    mine = ours.lines(program, "--describe", *asked)
+    assert mine == theirs.lines(program, "--describe", *asked)
+    told = {tuple(line.split()[:4]) for line in mine}
+    for group, offsets in commits().items():
+        assert {(group, *name.rsplit("-", 1), str(at)) for name, at in offsets.items()} <= told
 
 
 def test_the_console_consumer(mirrored: Kafka) -> None:
