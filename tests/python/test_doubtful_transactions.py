@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frames import frames
@@ -207,7 +208,7 @@ def test_an_earlier_transaction_without_a_marker_is_not_ended_with_the_next(plac
     (found,) = [line for line in lines("producers", place) if line["topic"] == "top"]
     assert (found["producer_epoch"], found["transaction_first_offset"]) == (1, 0)
     ends_raise = state != "Ongoing" and client is not None
-    more = {"prepared": (0,), "partitions": ()} if state.startswith("Complete") else {}
+    more: dict[str, Any] = {"prepared": (0,), "partitions": ()} if state.startswith("Complete") else {}
     decide(place, state, client=client, epoch=2 if ends_raise else 1, ongoing=1, **more)
     assert standing(place) == "unknown"
     assert not ended(place)
