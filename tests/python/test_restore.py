@@ -226,6 +226,31 @@ def test_a_cluster_that_has_started_gets_its_topics_by_command(tmp_path: Path) -
         restore(SOURCES, old, topics=["g-plain"], new_cluster=True)
 
 
+SNAPSHOTS = {
+    # The first is that of `kafka-storage format --standalone`: the controllers are in it, and no topic.
+    "00000000000000000000-0000000000.checkpoint": False,
+    "00000000000000000007-0000000001.checkpoint": True,
+    "00000000000000000000-0000000001.checkpoint": True,
+    # Fetched in part, which a controller deletes when it starts; or something else.
+    "00000000000000000007-0000000001-5577006791947779410.checkpoint.part": False,
+    "a.checkpoint": False,
+}
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_a_controller_that_has_only_a_later_snapshot_has_started(name: str, tmp_path: Path) -> None:
+    """It was killed when it had fetched that, and its log has no record yet: it does not read `bootstrap.checkpoint` any more."""
+    into = formatted(tmp_path / "new")
+    (into / "__cluster_metadata-0").mkdir()
+    (into / "__cluster_metadata-0" / f"{name[:20] if SNAPSHOTS[name] else '0' * 20}.log").touch()
+    shutil.copy(into / "bootstrap.checkpoint", into / "__cluster_metadata-0" / name)
+    before = (into / "bootstrap.checkpoint").read_bytes()
+    report = restore(SOURCES, into, topics=["g-plain"], new_cluster=True)
+    assert report.target == ("stopped-broker" if SNAPSHOTS[name] else "new-cluster")
+    assert any("do not read bootstrap.checkpoint any more" in warning for warning in report.warnings) == SNAPSHOTS[name]
+    assert ((into / "bootstrap.checkpoint").read_bytes() == before) == SNAPSHOTS[name]
+
+
 def test_partitions_that_a_stopped_broker_cannot_take(tmp_path: Path) -> None:
     """Not in the cluster, of other brokers too, not empty: each is told, with what to do, and the others are restored."""
     log_dir, metadata = stopped(tmp_path / "a")

@@ -10,6 +10,7 @@ use offsetlog::format::control::{ControlRecord, ControlType};
 use offsetlog::format::internal_topic::MetadataRecord;
 use offsetlog::format::message::Value;
 use offsetlog::format::metadata_record::TOPIC_RESOURCE;
+use offsetlog::format::name::{FileName, MetadataSnapshotState};
 use offsetlog::format::{BatchHeader, Fault, FormatError, Part, Uuid};
 use offsetlog::{BatchDecoder, Error, OpenOptions, Result};
 use std::collections::BTreeMap;
@@ -296,7 +297,8 @@ fn whole<'b>(bytes: &'b [u8], header: &BatchHeader) -> Result<&'b [u8]> {
     })
 }
 
-/// Whether the metadata log in a log dir has records: then its controllers do not read `bootstrap.checkpoint` any more.
+/// Whether the metadata log in a log dir has begun: then its controllers do not read `bootstrap.checkpoint` any more. It has records, or
+/// a snapshot that a controller wrote or fetched: one that was killed just after it had fetched one has no record yet.
 pub(crate) fn has_started(log_dir: &Path, options: &OpenOptions) -> Result<bool> {
     let log = log_dir.join("__cluster_metadata-0");
     let disk = options.disk.as_ref();
@@ -308,6 +310,9 @@ pub(crate) fn has_started(log_dir: &Path, options: &OpenOptions) -> Result<bool>
         .map_err(|error| Error::io(IoCall::List, &log, error))?;
     for entry in entries {
         let path = log.join(&entry.name);
+        if is_later_snapshot(&entry.name) {
+            return Ok(true);
+        }
         if Path::new(&entry.name)
             .extension()
             .is_some_and(|end| end == "log")
@@ -322,4 +327,16 @@ pub(crate) fn has_started(log_dir: &Path, options: &OpenOptions) -> Result<bool>
         }
     }
     Ok(false)
+}
+
+/// Whether this is a whole snapshot of the metadata, other than the one that a node is formatted with.
+fn is_later_snapshot(name: &str) -> bool {
+    let is_whole = matches!(
+        FileName::classify(name),
+        FileName::MetadataSnapshot {
+            state: MetadataSnapshotState::Live,
+            ..
+        }
+    );
+    is_whole && name != FIRST_SNAPSHOT
 }
