@@ -94,6 +94,37 @@ def test_offsets_that_a_transaction_commits(tmp_path: Path) -> None:
     assert groups_told(report) == {group: [reset(group, "top", 0, 5)] for group in "ad"}
 
 
+def test_a_deletion_takes_back_what_a_transaction_waits_to_commit(tmp_path: Path) -> None:
+    """The markers do not bring it back, as in Kafka, whichever producer it is of. What is committed behind the deletion counts."""
+
+    def commit(group: str, offset: int) -> tuple[bytes, bytes]:
+        key = b"\0\1" + len(group).to_bytes(2) + group.encode() + bytes.fromhex("0003746f7000000000")
+        return key, bytes.fromhex("0000") + offset.to_bytes(8) + bytes(10)
+
+    with Log.open(tmp_path / "old" / "top-0", "a") as log:
+        log.append_records([(None, b"value")] * 5)
+    with Log.open(tmp_path / "old" / "__consumer_offsets-0", "a") as log:
+        for producer in range(2):
+            log.append_records(
+                [commit(group, 9 + producer) for group in "abcd"],
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            )
+        log.append_records([(commit(group, 0)[0], None) for group in "abc"])
+        log.append_records([commit("b", 8)])
+        again = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 4, "transactional": True}
+        log.append_records([commit("c", 7)], **again)  # type: ignore[arg-type]
+        for producer in range(2):
+            log.append_marker(producer, 0, commit=True)
+    for dry_run in (True, False):
+        report = restore(tmp_path / "old", tmp_path / "new", topics=["top", "__consumer_offsets"], dry_run=dry_run)
+        assert groups_told(report) == {group: [reset(group, "top", 0, 5)] for group in "bcd"}
+        told = {each.about: each.reason for each in report.remaining}
+        assert all(f"top-0 at {offset}," in told[group] for group, offset in (("b", 8), ("c", 7), ("d", 10)))
+
+
 def test_a_log_that_lost_its_end_is_told_too(tmp_path: Path) -> None:
     """Nothing is cut: the records that the group has read are not here."""
     sources = [Path(shutil.copytree(path, tmp_path / Path(path).name)) for path in SOURCES]

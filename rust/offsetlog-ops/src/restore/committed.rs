@@ -194,7 +194,13 @@ fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, Committed>> {
                 continue;
             };
             match offset {
-                None => drop(known.remove(&key)),
+                // The end of an open transaction does not bring it back, as Kafka's `OffsetMetadataManager` has it.
+                None => {
+                    known.remove(&key);
+                    for of_it in pending.values_mut() {
+                        of_it.retain(|(other, _)| *other != key);
+                    }
+                }
                 Some(offset) if header.attributes.is_transactional() => {
                     let of_it = pending.entry(header.producer_id).or_default();
                     of_it.push((key, (record.offset, offset)));
