@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import pickle
 import resource
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsetlog import LogDir, TopicPartition, verify
+from offsetlog import LogDir, TopicPartition, restore, verify
 
 if TYPE_CHECKING:
     from offsetlog import WritableLogDir
@@ -24,6 +25,8 @@ ALL = sum(TOPICS.values())
 DESCRIPTORS = 160
 PRODUCER = 7
 NOW = 1_700_000_000_000
+LONG, SEGMENTS = 4, 60
+"""Of each replica of these partitions two segments in three are closed, if not all 60 are to be open."""
 
 
 def made(folder: Path) -> None:
@@ -39,6 +42,54 @@ def made(folder: Path) -> None:
                 log.append_records([b"open"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)
             else:
                 log.append(b"second", timestamp=NOW)
+
+
+def made_replicas(folder: Path) -> None:
+    """Two log dirs with a replica of each partition. In turn one of them has lost the last segment, and the other one not."""
+    made(folder / "one")
+    with LogDir.open(folder / "one", "a", internal_topics=list(TOPICS), clock=lambda: NOW) as log_dir:
+        for topic in ("__consumer_offsets", "__transaction_state"):
+            for number in range(COORDINATORS):
+                log_dir.append(topic, b"of another version", key=b"\0\x7f", partition=number, timestamp=NOW)
+        log_dir.create_topic("long", LONG)
+        for number in range(LONG):
+            log = log_dir.log("long", number)
+            for _ in range(SEGMENTS):
+                log.append(b"one", timestamp=NOW)
+                log.roll()
+    shutil.copytree(folder / "one", folder / "two")
+    for topic, number in replicated():
+        directory = folder / ("two" if best_of(number) == "one" else "one") / f"{topic}-{number}"
+        # That of a roll has no record yet.
+        last = max(log for log in directory.glob("*.log") if log.stat().st_size)
+        for file in directory.glob("*"):
+            if file.name[:20].isdigit() and file.name[:20] >= last.stem:
+                file.unlink()
+
+
+def replicated() -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic, count in (("many", PARTITIONS), ("long", LONG)) for number in range(count)]
+
+
+def best_of(number: int) -> str:
+    """The log dir whose replica of a partition has all there is: not always the first, and for both kinds of partitions."""
+    return ("one", "two")[number // 2 % 2]
+
+
+def restored(folder: Path, into: Path, *, dry_run: bool, new_cluster: bool) -> None:
+    """Each partition from its best replica, and none refused."""
+    report = restore(
+        [folder / "one", folder / "two"], into, topics=[*TOPICS, "long"], new_cluster=new_cluster, dry_run=dry_run, keep_retention=True
+    )
+    same({each.state for each in report.partitions}, {"planned" if dry_run else "restored"})
+    ends = {key: 2 if key.topic == "many" else SEGMENTS for key in replicated()}
+    chosen = {TopicPartition(each.topic, each.partition): each for each in report.partitions if not each.topic.startswith("__")}
+    same({key: Path(each.source).parent.name for key, each in chosen.items()}, {key: best_of(key.partition) for key in ends})
+    same({key: each.log_end_offset for key, each in chosen.items()}, ends)
+    same([warning for warning in report.warnings if "left out" in warning or "cannot" in warning], [])
+    if not dry_run:
+        with LogDir.open(into) as log_dir:
+            same(log_dir.end_offsets(list(ends)), ends)
 
 
 def same(found: object, expected: object) -> None:
@@ -112,7 +163,16 @@ def main() -> None:
     if mode == "make":
         made(folder)
         return
+    if mode == "make replicas":
+        made_replicas(folder)
+        return
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    if mode == "restore":
+        for place in ("folder", "cluster"):
+            for dry_run in (True, False):
+                restored(folder, folder / place, dry_run=dry_run, new_cluster=place == "cluster")
+                print(f"restore into a {place}, dry run: {dry_run}")
+        return
     if mode == "r":
         with LogDir.open(folder) as log_dir:
             for name, question in reads(log_dir, folder):

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from disks import MEMORY
 from log_dir_threads import OPEN_MAX, STABLE, Account, Run, check, open_files, open_partitions, opened
+from restoring import formatted
 from rows import ROOT, row
 
 from offsetlog import TopicPartition
@@ -163,6 +164,18 @@ def test_many_partitions_are_asked_with_few_descriptors(many: Path, mode: str) -
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, f"after {done.stdout.splitlines()[-1:]}: {done.stderr[-2000:]}"
     assert len(done.stdout.splitlines()) >= (29 if mode == "r" else 37)
+
+
+@pytest.mark.slow
+def test_many_partitions_are_restored_with_few_descriptors() -> None:
+    """From two replicas of each, of which the plan holds none open: the best one is taken, whatever a process may have."""
+    with scratch() as folder:
+        subprocess.run([sys.executable, FEW_DESCRIPTORS, folder, "make replicas"], check=True)
+        formatted(folder / "cluster")
+        command = [sys.executable, str(FEW_DESCRIPTORS), str(folder), "restore"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, f"after {done.stdout.splitlines()[-1:]}: {done.stderr[-2000:]}"
+    assert len(done.stdout.splitlines()) == 4
 
 
 def test_a_closed_log_dir_has_no_file_open(tmp_path: Path) -> None:

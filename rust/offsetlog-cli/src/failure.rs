@@ -42,9 +42,7 @@ impl Failure {
     /// The error of one partition, so that the others can still be read, and its message.
     pub(crate) fn of_one_partition(&self) -> Option<(&offsetlog::Error, String)> {
         match self {
-            Self::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
-                Some((error, with_advice(error)))
-            }
+            Self::Engine(error) if !error.is_of_process() => Some((error, with_advice(error))),
             Self::Damage(error, next) => {
                 Some((error, format!("{error}; go on behind it with -o {next}")))
             }

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &Grep, console: &mut Console<'_>) -> Result<i32, Failure
         let opened = source.log(chosen, console).and_then(|log| {
             topics.check(&log)?;
             let range = bounds.resolve(&log, search.isolation, args.on_corrupt.into(), console)?;
+            // Of all partitions together that may be more than a process may have.
+            log.close_files();
             Ok(Job { log, range })
         });
         match opened {
@@ -192,7 +194,7 @@ impl<'a> Search<'a> {
                         }
                         break count;
                     }
-                    Message::Failed(_, error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                    Message::Failed(_, error) if error.is_of_process() => {
                         return Err(error.into());
                     }
                     Message::Failed(count, error) => {
@@ -227,7 +229,9 @@ impl<'a> Search<'a> {
     /// Searches one partition.
     fn partition(&self, job: &Job, sender: &SyncSender<Message>, stop: &AtomicBool) -> Message {
         let mut count = 0;
-        match self.scan(job, sender, stop, &mut count) {
+        let scanned = self.scan(job, sender, stop, &mut count);
+        job.log.close_files();
+        match scanned {
             Ok(warnings) => Message::Done(count, warnings),
             Err(error) => Message::Failed(count, error),
         }

@@ -37,6 +37,7 @@ mod ls;
 mod maintain;
 mod metadata;
 mod mirror;
+mod open_files;
 mod print;
 mod producers;
 mod progress;
@@ -191,6 +192,9 @@ pub fn run<I: IntoIterator<Item = OsString>>(
         colour(terminal.stderr_is_terminal),
         terminal,
     );
+    if console.terminal.owns_signals {
+        open_files::raise_limit();
+    }
     let outcome = match &cli.verb {
         Verb::Ls(args) => ls::run(args, &mut console),
         Verb::Cat(args) => cat::run(args, &mut console),

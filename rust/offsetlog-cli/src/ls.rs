@@ -10,7 +10,7 @@ use crate::table::{Align, Table, human, or_dash};
 use crate::unread::of_one;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::name::{DirectoryName, DirectoryState};
-use offsetlog::{ErrorKind, Log, ScanOptions};
+use offsetlog::{Log, ScanOptions};
 use offsetlog_ops::When;
 use serde::{Serialize, Serializer};
 use std::io::Write;
@@ -51,7 +51,7 @@ fn known<T>(
     match answer {
         Ok(answer) => Some(answer),
         Err(error) => {
-            if failure.is_none() || matches!(error.kind(), ErrorKind::Interrupted) {
+            if failure.is_none() || error.is_of_process() {
                 *failure = Some(error);
             }
             None

@@ -16,7 +16,6 @@ use offsetlog_net::mirror::{
     EventKind, MirrorError, MirrorEvent, MirrorOptions, MirrorProgress, MirrorReport, Source,
     Watch, mirror,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::io::Write;
@@ -72,17 +71,6 @@ struct WholeLine<'a> {
     events_left_out: u64,
 }
 
-/// Lets the process have as many files as it may: a mirror holds several for each partition, as a broker does.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // With fewer, partitions are closed and opened again.
-    let _ = setrlimit(Resource::Nofile, most);
-}
-
 pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failure> {
     console.quiet = args.quiet;
     let source = source_of(args)?;
@@ -100,7 +88,6 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     };
     if console.terminal.owns_signals {
         signals::outlive_file_limits();
-        raise_file_limit();
     }
     let stopped = Arc::new(Mutex::new((signals::catch_stop(&console.terminal), None)));
     let asked = Arc::clone(&stopped);

@@ -10,7 +10,7 @@ use crate::select::{Chosen, choose};
 use crate::unread::write_line;
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
-use offsetlog::{Cut, ErrorKind, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
+use offsetlog::{Cut, LogDir, OpenOptions, RecoverOptions, RecoveryReport, recover};
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Fail
                 // Each may take long, and what is done is done.
                 console.out.flush()?;
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+            Err(error) if error.is_of_process() => {
                 return Err(Failure::Writing(error));
             }
             Err(error) => {

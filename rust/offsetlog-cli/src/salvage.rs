@@ -10,7 +10,7 @@ use crate::select::{Chosen, Source};
 use crate::unread::tell_one;
 use crate::{EXIT_DAMAGED, EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::counted;
-use offsetlog::{ErrorKind, FolderKind, LogDir, OpenOptions, TopicPartition, folder_kind};
+use offsetlog::{FolderKind, LogDir, OpenOptions, TopicPartition, folder_kind};
 use offsetlog_ops::When;
 use offsetlog_ops::{LeftOut, Loss, SalvageOptions, SalvageReport, TakenBack, salvage};
 use serde::Serialize;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Salvage, console: &mut Console<'_>) -> Result<i32, Fail
                 // Each may take long, and what is done is done.
                 console.out.flush()?;
             }
-            Err(Failure::Engine(error)) if !matches!(error.kind(), ErrorKind::Interrupted) => {
+            Err(Failure::Engine(error)) if !error.is_of_process() => {
                 let name = (chosen.topic.as_str(), chosen.partition);
                 tell_one(name, &error, args.json, console)?;
                 failed = true;

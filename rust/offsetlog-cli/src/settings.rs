@@ -12,8 +12,7 @@ use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
 use offsetlog::disk::{RealDisk, wall_clock};
 use offsetlog::format::DirectoryName;
 use offsetlog::{
-    BrokerSettings, EffectiveConfig, ErrorKind, LogConfig, LogDir, OpenOptions, SettingSource,
-    settings,
+    BrokerSettings, EffectiveConfig, LogConfig, LogDir, OpenOptions, SettingSource, settings,
 };
 use offsetlog_ops::which_metadata;
 use serde::Serialize;
@@ -161,7 +160,7 @@ fn pass_over(
     topic: &str,
     failed: &mut Failed,
 ) -> Result<(), offsetlog::Error> {
-    if matches!(error.kind(), ErrorKind::Interrupted) || error.path().is_none() {
+    if error.is_of_process() || error.path().is_none() {
         return Err(error);
     }
     // An error of changing it came first, and says more than one of reading it.

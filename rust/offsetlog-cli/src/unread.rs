@@ -3,7 +3,7 @@
 use crate::console::Console;
 use crate::failure::{Failure, with_advice};
 use crate::json::write_json;
-use offsetlog::{ErrorKind, Unread};
+use offsetlog::Unread;
 use serde::Serialize;
 use std::io::Write;
 
@@ -68,7 +68,7 @@ pub(crate) fn write_line(
 /// The error of one partition among several, after which the others continue; else what ends the command.
 pub(crate) fn of_one(failure: Failure) -> Result<offsetlog::Error, Failure> {
     match failure {
-        Failure::Engine(error) if !matches!(error.kind(), ErrorKind::Interrupted) => Ok(error),
+        Failure::Engine(error) if !error.is_of_process() => Ok(error),
         failure => Err(failure),
     }
 }

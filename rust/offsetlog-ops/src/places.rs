@@ -127,7 +127,7 @@ impl Places {
             let read = LogDir::open(&opened, options).and_then(|opened| opened.metadata());
             match read {
                 Ok(metadata) => places.metadata = metadata,
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 Err(error) => places.metadata_error = Some(error),
             }
         }

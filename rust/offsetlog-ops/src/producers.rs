@@ -381,7 +381,7 @@ pub(crate) fn pass_over(
     partition: TopicPartition,
     unread: &mut Vec<Unread>,
 ) -> Result<()> {
-    if matches!(error.kind(), ErrorKind::Interrupted) {
+    if error.is_of_process() {
         return Err(error);
     }
     unread.push(Unread { partition, error });

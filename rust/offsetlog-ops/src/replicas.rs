@@ -1,7 +1,7 @@
 //! Chooses among the directories of one partition, of several log dirs or brokers, the one that has most of it.
 
 use crate::salvage::{everything, history};
-use offsetlog::{Error, ErrorKind, Log, OpenOptions, Result, ScanOptions};
+use offsetlog::{Error, Log, OpenOptions, Result, ScanOptions};
 use std::path::{Path, PathBuf};
 
 /// A directory of a partition, and how much of the partition it has.
@@ -63,7 +63,7 @@ pub struct UnopenedReplica {
 /// epoch.
 ///
 /// # Errors
-/// `Interrupted`.
+/// `Interrupted`; `Io` where the process has as many open files as it may, which says nothing of a replica.
 pub fn choose_replica<P: AsRef<Path>>(
     paths: &[P],
     options: &OpenOptions,
@@ -72,7 +72,7 @@ pub fn choose_replica<P: AsRef<Path>>(
     for path in paths {
         match Replica::open(path.as_ref(), options) {
             Ok(replica) => all.push(replica),
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Err(error) => failures.push(UnopenedReplica {
                 path: path.as_ref().to_path_buf(),
                 error,
@@ -196,7 +196,7 @@ pub(crate) fn latest_epoch(log: &Log) -> Result<Option<i32>> {
 
 /// The greatest leader epoch of a log of which damage hides that or the end, and the end of what can be read.
 fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
-    let written = history(log, options).and_then(|history| history.latest());
+    let written = history(log, options)?.and_then(|history| history.latest());
     let mut leader_epoch = written.map_or(-1, |entry| entry.epoch);
     let begin = log.log_start_offset()?;
     for segment in log.segments()?.iter().rev() {
@@ -215,6 +215,14 @@ fn readable_end(log: &Log, options: &OpenOptions) -> Result<(i32, i64)> {
         }
     }
     Ok((leader_epoch, begin))
+}
+
+/// What was read, or why it could not be; an error that says nothing of the file ends the work.
+pub(crate) fn told<T>(read: Result<T>) -> Result<Result<T>> {
+    match read {
+        Err(error) if error.is_of_process() => Err(error),
+        read => Ok(read),
+    }
 }
 
 /// `None` if damage hides the value.

@@ -212,6 +212,13 @@ impl PartitionToRestore {
         }
     }
 
+    /// Closes the files of all replicas. Whoever reads one later opens them again.
+    fn close_files(&self) {
+        let logs = self.log.iter().chain(&self.other_logs);
+        logs.chain(self.failed.iter().map(|failed| &failed.log))
+            .for_each(Log::close_files);
+    }
+
     /// Takes this replica. The target stays the same.
     fn take(&mut self, source: SourcePartition) {
         self.log_start_offset = source.log_start_offset;
@@ -302,6 +309,7 @@ impl RestorePlan {
         how: &RestoreOptions,
         options: &OpenOptions,
     ) -> Result<Self> {
+        let options = &choice::with_few_files(options);
         refuse_overlap(sources, into, options)?;
         let broker = how.broker.as_ref();
         let broker = broker.map(|path| BrokerSettings::read(options.disk.as_ref(), path));
@@ -338,7 +346,7 @@ impl RestorePlan {
         };
         let now = (options.clock)();
         let mut retention = Retention::new(&targets, broker.as_ref(), now, how.keep_retention);
-        plan.place(&found, &mut targets, &mut retention, how);
+        plan.place(&found, &mut targets, &mut retention, how)?;
         if targets.kind == Target::NewCluster {
             plan.fresh = targets.without_others(&plan.partitions);
             plan.warnings.extend(targets.lacks_brokers(how));
@@ -369,7 +377,7 @@ impl RestorePlan {
         targets: &mut Targets,
         retention: &mut Retention,
         how: &RestoreOptions,
-    ) {
+    ) -> Result<()> {
         for topic in &found.topics {
             let name = &topic.to_make.name;
             let mut configs = match targets.configs_in_bootstrap(name) {
@@ -407,8 +415,9 @@ impl RestorePlan {
                     };
                     partitions.insert(*number, made);
                 }
-                self.partitions
-                    .push(self.planned(name, *number, source, placed));
+                let planned = self.planned(name, *number, source, placed)?;
+                planned.close_files();
+                self.partitions.push(planned);
             }
             if targets.kind == Target::NewCluster {
                 let topic_id = targets.topic_id(topic);
@@ -435,6 +444,7 @@ impl RestorePlan {
             }
             self.configs.insert(name.clone(), configs);
         }
+        Ok(())
     }
 
     fn planned(
@@ -443,7 +453,7 @@ impl RestorePlan {
         partition: i32,
         source: &SourcePartition,
         placed: std::result::Result<Placed, String>,
-    ) -> PartitionToRestore {
+    ) -> Result<PartitionToRestore> {
         let (placed, mut state) = match placed {
             Ok(placed) => (Some(placed), PartitionState::Planned),
             Err(reason) => (None, PartitionState::Refused(reason)),
@@ -454,7 +464,7 @@ impl RestorePlan {
             .unwrap_or_default();
         let topic_id = known.and_then(|placed| placed.topic_id);
         for (_, path) in &into {
-            if let Err(reason) = compare::may_be_replaced(path, source, topic_id, &self.options) {
+            if let Err(reason) = compare::may_be_replaced(path, source, topic_id, &self.options)? {
                 state = PartitionState::Refused(reason);
             }
         }
@@ -487,7 +497,7 @@ impl RestorePlan {
             )
         };
         planned.take(source.clone());
-        planned
+        Ok(planned)
     }
 
     /// Only into a folder the settings that offsetlog stored go along.

@@ -40,7 +40,7 @@ pub fn verify(paths: &[PathBuf], options: &OpenOptions, how: &VerifyOptions) -> 
             None
         }
         Ok(None) => None,
-        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+        Err(error) if error.is_of_process() => return Err(error),
         Err(error) => Some(error),
     };
     Ok(Verified {

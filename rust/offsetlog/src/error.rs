@@ -99,6 +99,17 @@ impl Error {
         is_out_of_room(source) && call.needs_room()
     }
 
+    /// Whether the error is about this process and not about what it read: it was interrupted, or it or the system has as many open files as
+    /// allowed. It says nothing of the file that it names, and the next file fails likewise: nobody takes another replica for it.
+    #[must_use]
+    pub fn is_of_process(&self) -> bool {
+        match &self.0.kind {
+            ErrorKind::Interrupted => true,
+            ErrorKind::Io { source, .. } => is_out_of_descriptors(source),
+            _ => false,
+        }
+    }
+
     /// An error about what a folder is, or is not. `reason` says what was found and what would do.
     #[must_use]
     pub fn log_dir(path: &Path, reason: impl Into<String>) -> Self {

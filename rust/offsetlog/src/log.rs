@@ -297,6 +297,26 @@ impl Log {
         self.fresh_view().map(drop)
     }
 
+    /// Closes the files that this log has open: that of the active segment, and those of others that were read. The next call opens what it
+    /// reads, and answers from the log as it is then, as every call does. Scans at work keep what they read. For whoever holds the logs of many
+    /// partitions and reads one after the other.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), offsetlog::Error> {
+    /// let log = offsetlog::Log::open("/var/lib/kafka/orders-0", &offsetlog::OpenOptions::default())?;
+    /// let end = log.log_end_offset()?;
+    /// log.close_files();
+    /// assert!(log.log_end_offset()? >= end);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn close_files(&self) {
+        let mut current = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
+        let closed = current.without_files();
+        current.hand_on_damage(&closed);
+        *current = Arc::new(closed);
+    }
+
     /// Returns a view of the directory as it is now; the one in use if nothing changed.
     pub(crate) fn fresh_view(&self) -> Result<Arc<View>> {
         let view = self.view();

@@ -72,7 +72,7 @@ pub(crate) fn pass_over(
     partition: &TopicPartition,
     unread: &mut Vec<Unread>,
 ) -> Result<()> {
-    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Closed) {
+    if error.is_of_process() || matches!(error.kind(), ErrorKind::Closed) {
         return Err(error);
     }
     unread.push(Unread {

@@ -464,10 +464,9 @@ impl Reader<'_> {
         let mut own: Vec<&PathBuf> = paths.iter().collect();
         let mut foreign = Vec::new();
         if let Some(wanted) = wanted {
-            let ids: Vec<Result<Option<Uuid>>> = paths
-                .iter()
-                .map(|path| Log::open(path, options).and_then(|log| log.topic_id()))
-                .collect();
+            let ids = paths.iter();
+            let ids = ids.map(|path| told(Log::open(path, options).and_then(|log| log.topic_id())));
+            let ids: Vec<Result<Option<Uuid>>> = ids.collect::<Result<_>>()?;
             if ids
                 .iter()
                 .any(|id| matches!(id, Ok(Some(id)) if *id == wanted))
@@ -501,6 +500,14 @@ impl Reader<'_> {
     }
 }
 
+/// What was read, or why it could not be; an error that says nothing of the file is one of the partition: another replica would be taken.
+fn told<T>(read: Result<T>) -> Result<Result<T>> {
+    match read {
+        Err(error) if error.is_of_process() => Err(error),
+        read => Ok(read),
+    }
+}
+
 /// Of the best replica and the others of its leader epoch, chooses the one that can be read furthest: salvage reads past damage, a server
 /// does not. A replica of an earlier epoch may have records that a later leader never had, unless the best one had that epoch where the other
 /// one ends: an epoch has one batch at an offset.
@@ -513,16 +520,19 @@ fn readable_furthest(
         mut others,
         other_logs,
     } = chosen;
-    // An error here is reported where the partition is served.
-    let damage = best.log.extent().ok().filter(|extent| extent.is_damaged);
+    // An error of its files is reported where the partition is served.
+    let damage = told(best.log.extent())?;
+    let damage = damage.ok().filter(|extent| extent.is_damaged);
     let Some(damage) = damage else {
         return Ok((best.log, others));
     };
-    let history = best.log.leader_epochs().unwrap_or_default();
+    let history = told(best.log.leader_epochs())?.unwrap_or_default();
     let mut furthest = None;
     let mut end = damage.log_end_offset;
     for (slot, log) in other_logs.iter().enumerate() {
-        let Ok(extent) = log.extent() else { continue };
+        let Ok(extent) = told(log.extent())? else {
+            continue;
+        };
         if extent.log_end_offset <= end {
             continue;
         }

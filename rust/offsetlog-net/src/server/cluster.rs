@@ -3,9 +3,7 @@
 use super::broker::lock;
 use super::catalog::Surroundings;
 use super::options::{Event, ServeOptions};
-use offsetlog::{
-    ClusterSettings, ErrorKind, Group, LogDir, MetadataImage, MetadataMark, Result, TopicImage,
-};
+use offsetlog::{ClusterSettings, Group, LogDir, MetadataImage, MetadataMark, Result, TopicImage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -79,7 +77,7 @@ impl Cluster {
         let mark = log_dir.metadata_mark(settings.as_ref());
         let image = match log_dir.metadata() {
             Ok(image) => image,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Err(error) => {
                 warnings.push(format!("the cluster's metadata cannot be read: {error}"));
                 again_ms = Some(i64::MIN);

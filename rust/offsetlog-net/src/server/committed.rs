@@ -187,7 +187,7 @@ impl Committed {
                     let reason = format!("{OFFSETS_TOPIC}-{number} {missing}: {WAY_ON}");
                     unknown.unread.insert(number, reason);
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 // What cannot be opened is among the unread ones.
                 Ok(None) | Err(_) => {}
             }

@@ -1,8 +1,7 @@
 //! The transactional ids in the `__transaction_state` of a log dir, by producer id.
 
 use offsetlog::{
-    Error, ErrorKind, LogDir, PartitionProgress, ProducerState, Result, Transaction,
-    TransactionList,
+    Error, LogDir, PartitionProgress, ProducerState, Result, Transaction, TransactionList,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -158,7 +157,7 @@ impl Known {
 /// Whether all partitions of the topic are in the log dir, as the cluster's metadata in it has them.
 fn has_all(log_dir: &LogDir) -> Result<bool> {
     let image = match log_dir.metadata() {
-        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+        Err(error) if error.is_of_process() => return Err(error),
         Err(_) | Ok(None) => return Ok(false),
         Ok(Some(image)) => image,
     };

@@ -53,6 +53,14 @@ pub(crate) struct SourcePartition {
 }
 
 impl SourcePartition {
+    /// Closes the files of all replicas. Whoever reads one later opens them again.
+    pub(super) fn close_files(&self) {
+        let failed = self.failed.iter().map(|failed| &failed.log);
+        let logs = self.other_logs.iter().chain(failed);
+        logs.for_each(Log::close_files);
+        self.log.close_files();
+    }
+
     /// Whether records before the first segment are not here, one that failed had more of what is to be restored, or one that cannot be
     /// opened may have.
     pub(crate) fn falls_short(&self) -> bool {
@@ -84,6 +92,17 @@ impl FailedReplica {
     fn told(&self) -> String {
         format!("failed while it was read: {}", self.reason)
     }
+}
+
+/// The files that each replica of the partition at work may hold open: of many segments more are not faster, and of several replicas
+/// together they are more than a process may have.
+const OPEN_FILES_MAX: usize = 32;
+
+/// With so few files.
+pub(super) fn with_few_files(options: &OpenOptions) -> OpenOptions {
+    let mut few = options.clone();
+    few.limits.max_open_files = few.limits.max_open_files.min(OPEN_FILES_MAX);
+    few
 }
 
 /// Chooses among the directories of a partition. `failed` ones are not among them: they fill holes, as far as they can be read.
@@ -122,6 +141,7 @@ pub(super) fn choose(
                     source.other_logs.push(each.log.clone());
                 }
                 source.failed = failed;
+                source.close_files();
                 for UnopenedReplica { path, error } in failures {
                     // One that is gone by now was moved, or deleted; unless its log dir is gone too.
                     let disk = options.disk.as_ref();
@@ -162,13 +182,8 @@ pub(super) fn has_failed(log: &Log, error: &Error) -> bool {
     error.path().is_some_and(|path| path.starts_with(log_dir))
         && *call != IoCall::HoldBatch
         && source.kind() != io::ErrorKind::OutOfMemory
-        && !source
-            .raw_os_error()
-            .is_some_and(|number| TOO_MANY_FILES.contains(&number))
+        && !error.is_of_process()
 }
-
-/// `ENFILE` and `EMFILE` of Linux and of macOS.
-const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 /// Reads a log to the end.
 ///

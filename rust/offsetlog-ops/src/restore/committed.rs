@@ -10,7 +10,7 @@ use crate::shell::quoted;
 use offsetlog::format::internal_topic::{CoordinatorRecord, CoordinatorTopic};
 use offsetlog::format::message::Value;
 use offsetlog::format::{ControlType, FormatError, RecordView, Uuid};
-use offsetlog::{ErrorKind, Log, Result, ScanOptions, TopicPartition};
+use offsetlog::{Log, Result, ScanOptions, TopicPartition};
 use std::collections::{BTreeMap, HashMap};
 
 pub(super) const TOPIC: &str = "__consumer_offsets";
@@ -77,7 +77,7 @@ fn end_of_missing(missing: &TopicPartition, plan: &RestorePlan) -> Result<Option
                 let (other, new_id) = found.unwrap_or_default();
                 found = Some((end.max(other), new_id.or(topic_id)));
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Err(_) => return Ok(None),
         }
     }
@@ -104,7 +104,7 @@ fn behind_the_end(plan: &RestorePlan) -> Result<BehindTheEnd> {
         }
         let found = match commits_of(each, plan) {
             Ok(found) => found,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             // It may be restored from another replica.
             Err(error) => {
                 warnings.push(format!(
@@ -138,7 +138,9 @@ fn commits_of(each: &PartitionToRestore, plan: &RestorePlan) -> Result<BTreeMap<
         return commits(&Log::open(&report.built.path, &plan.options)?, None);
     }
     let log = each.log.as_ref();
-    log.map_or(Ok(BTreeMap::new()), |log| commits(log, each.cut.stop))
+    let found = log.map_or(Ok(BTreeMap::new()), |log| commits(log, each.cut.stop));
+    each.close_files();
+    found
 }
 
 fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {

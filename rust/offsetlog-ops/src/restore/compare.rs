@@ -2,6 +2,7 @@
 
 use super::PartitionToRestore;
 use super::choice::SourcePartition;
+use crate::replicas::told;
 use crate::salvage::{Cut, Epochs, Salvaged, compare_log};
 use offsetlog::format::Uuid;
 use offsetlog::{Error, ErrorKind, Log, LogConfig, OpenOptions, Result, VerifyOptions};
@@ -104,25 +105,39 @@ fn check_sound(path: &Path, options: &OpenOptions) -> Result<()> {
 /// The file that offsetlog keeps in each partition directory that it has built or changed.
 const STATE_FILE: &str = ".offsetlog.state";
 
-/// Whether the partition's directory may be created or replaced, or may be what is to be restored.
+/// Whether the partition's directory may be created or replaced, or may be what is to be restored; in words why not.
 ///
 /// # Errors
-/// In words: why not.
+/// What says nothing of the directory.
 pub(super) fn may_be_replaced(
     path: &Path,
     source: &SourcePartition,
     topic_id: Option<Uuid>,
     options: &OpenOptions,
-) -> std::result::Result<(), String> {
-    let said = |error: Error| error.to_string();
-    let Some(log) = with_records(path, options).map_err(said)? else {
-        return Ok(());
+) -> Result<std::result::Result<(), String>> {
+    let looked_at = told(refusal(path, source, topic_id, options))?;
+    Ok(match looked_at {
+        Ok(None) => Ok(()),
+        Ok(Some(reason)) => Err(reason),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// Why not, in words; `None` if it may be.
+///
+/// # Errors
+/// Why not, too.
+fn refusal(
+    path: &Path,
+    source: &SourcePartition,
+    topic_id: Option<Uuid>,
+    options: &OpenOptions,
+) -> Result<Option<String>> {
+    let Some(log) = with_records(path, options)? else {
+        return Ok(None);
     };
-    check_topic_id(&log, topic_id).map_err(said)?;
-    let found = (
-        log.log_start_offset().map_err(said)?,
-        log.log_end_offset().map_err(said)?,
-    );
+    check_topic_id(&log, topic_id)?;
+    let found = (log.log_start_offset()?, log.log_end_offset()?);
     // Records that were cut off the log, or that damage hides, may come back behind its end: then a comparison decides.
     let may_go_on = !source.is_cut && (found.1 > source.stop || source.stop == i64::MAX);
     // And what filled a hole may have a record at the time where the log is cut.
@@ -130,32 +145,32 @@ pub(super) fn may_be_replaced(
     let can_fill = !source.other_logs.is_empty() || has_kept();
     let may_go_on = may_go_on || (source.until.is_some() && found.1 <= source.stop && can_fill);
     if found.0 == source.log_start_offset && (found.1 == source.stop || may_go_on) {
-        return Ok(());
+        return Ok(None);
     }
     if found == (0, 0) {
-        return Err(format!(
+        return Ok(Some(format!(
             "{} is empty now, and had records that were set aside in it: look into them, then delete the directory, or move it away",
             path.display()
-        ));
+        )));
     }
     // Another replica may have given it when this one failed: a comparison decides that too.
-    let may_be_of = |other: &Log| {
-        other.log_start_offset().is_ok_and(|start| start == found.0)
-            && other
-                .log_end_offset()
-                .map_or(true, |end| end == found.1 || source.is_cut)
-    };
-    if source.other_logs.iter().any(may_be_of) {
-        return Ok(());
+    for other in &source.other_logs {
+        let start = told(other.log_start_offset())?;
+        let end = told(other.log_end_offset())?;
+        if start.is_ok_and(|start| start == found.0)
+            && end.map_or(true, |end| end == found.1 || source.is_cut)
+        {
+            return Ok(None);
+        }
     }
-    Err(format!(
+    Ok(Some(format!(
         "{} has the offsets {} to {} already, and offsets {} to {} are to be restored: delete the directory, or move it away",
         path.display(),
         found.0,
         found.1,
         source.log_start_offset,
         source.stop,
-    ))
+    )))
 }
 
 /// Whether the directory is what is to be restored: record for record, with the topic's id, with leader epochs that the cluster takes, and with

@@ -110,6 +110,74 @@ fn a_call_that_fails_once_is_no_reason_to_mix_replicas() {
     }
 }
 
+/// Fails to open what the two replicas have, as a process does that has as many files as it may.
+fn without_descriptors(nth: u64, lasting: Lasting, error: i32) -> Plan {
+    Plan {
+        kinds: |call, path| {
+            matches!(call, Call::Open | Call::List)
+                && (path.contains("/one/orders-0") || path.contains("/two/orders-0"))
+        },
+        lasting,
+        error,
+        ..of_one(nth)
+    }
+}
+
+/// It says nothing of a replica: the call ends, or takes the best one all the same.
+#[test]
+fn too_few_descriptors_choose_no_replica() {
+    let with_a_hole = Place::new();
+    with_a_hole.append("two", 5, "value", 0);
+    with_a_hole.copy("two", "one");
+    with_a_hole.roll("one");
+    with_a_hole.append("one", 2, "value", 0);
+    with_a_hole.damage("one", &[3]);
+    for (number, place) in [that_differ(), with_a_hole].iter().enumerate() {
+        place
+            .plan_into("whole", &RestoreOptions::default(), &OpenOptions::default())
+            .run(None)
+            .unwrap();
+        for (lasting, error) in [
+            (Lasting::Once, 24),
+            (Lasting::FromThenOn, 24),
+            (Lasting::FromThenOn, 23),
+        ] {
+            for nth in 1.. {
+                let (disk, options) = failing();
+                disk.set(without_descriptors(nth, lasting, error));
+                let sources = ["one", "two"].map(|each| place.0.path().join(each));
+                let new = format!("new-{lasting:?}-{error}-{nth}");
+                let into = [place.0.path().join(&new)];
+                let how = RestoreOptions::default();
+                let made = RestorePlan::make(&sources, &into, &how, &options);
+                let done = made.and_then(|mut plan| plan.run(None).map(|()| plan));
+                let has_failed = !disk.failed().is_empty();
+                disk.set(Plan::none());
+                match done {
+                    Ok(plan) => {
+                        let each = &plan.partitions[0];
+                        assert!(
+                            matches!(each.state, PartitionState::Restored(_)),
+                            "{number} {new}: {:?}",
+                            each.state
+                        );
+                        assert_eq!(replica_of(&each.source), "one", "{number} {new}");
+                        assert_eq!(place.rows(&new), place.rows("whole"), "{number} {new}");
+                    }
+                    Err(error) => assert!(
+                        error.is_of_process() && has_failed,
+                        "{number} {new}: {error}"
+                    ),
+                }
+                if !has_failed {
+                    assert!(nth > 6, "{nth}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn of_equal_replicas_the_other_one_loses_nothing() {
     let place = Place::new();

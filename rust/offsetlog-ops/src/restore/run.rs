@@ -57,14 +57,16 @@ impl RestorePlan {
             }
             let planned = each.bytes;
             let part = (done, planned, total);
-            match self.restore_best(each, (held, part), progress, &mut producer_id_max) {
+            let restored = self.restore_best(each, (held, part), progress, &mut producer_id_max);
+            each.close_files();
+            match restored {
                 Ok(state) => {
                     if let Some(report) = state.report() {
                         each.log_end_offset = Some(report.built.log_end_offset);
                     }
                     each.state = state;
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                Err(error) if error.is_of_process() => {
                     self.partitions = partitions;
                     return Err(error);
                 }
@@ -151,7 +153,7 @@ impl RestorePlan {
         let mut source = match chosen {
             Ok(Some(source)) => source,
             Ok(None) => return Ok(false),
-            Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err((_, error)) if error.is_of_process() => return Err(error),
             Err((_, error)) => {
                 self.warnings.push(format!("{name}: {error}"));
                 return Ok(false);
@@ -339,7 +341,7 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
     if matches!(error.kind(), ErrorKind::LogDir { .. }) && !each.other_logs.is_empty() {
         match choice::read_whole(log, each.cut.stop) {
             Err(found) if choice::has_failed(log, &found) => return Ok(found),
-            Err(found) if matches!(found.kind(), ErrorKind::Interrupted) => return Err(found),
+            Err(found) if found.is_of_process() => return Err(found),
             _ => {}
         }
     }

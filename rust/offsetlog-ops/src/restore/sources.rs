@@ -10,7 +10,7 @@ use crate::salvage::shown_by;
 use crate::topic_config::topic_config;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
-use offsetlog::{Error, ErrorKind, MetadataImage, OpenOptions, Result, is_internal_topic};
+use offsetlog::{Error, MetadataImage, OpenOptions, Result, is_internal_topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ pub(crate) fn find<P: AsRef<Path>>(
                 continue;
             }
             Ok(Err(why)) => why,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Err(error) => error.to_string(),
         };
         found.left_out.push((name, left_out));
@@ -353,7 +353,7 @@ fn topic(
                 topic.partitions.insert(partition, chosen);
             }
             Ok(None) => {}
-            Err((_, error)) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err((_, error)) if error.is_of_process() => return Err(error),
             Err((path, error)) => {
                 topic
                     .unreadable
@@ -362,6 +362,11 @@ fn topic(
         }
     }
     found.warnings.extend(cut_and_compacted(&topic));
+    // Of all partitions together that is more than a process may have.
+    topic
+        .partitions
+        .values()
+        .for_each(SourcePartition::close_files);
     let numbers = 0..i32::try_from(topic.to_make.partitions).unwrap_or(0);
     topic.missing = numbers
         .filter(|number| !topic.partitions.contains_key(number))

@@ -7,8 +7,8 @@
 
 use super::everything;
 use super::set_aside::Entry;
-use crate::replicas::latest_epoch;
-use offsetlog::disk::read_whole;
+use crate::replicas::{latest_epoch, told};
+use offsetlog::disk::{IoCall, read_whole};
 use offsetlog::format::name::LEADER_EPOCH_CHECKPOINT;
 use offsetlog::format::{BatchHeader, LeaderEpochs};
 use offsetlog::{
@@ -97,10 +97,10 @@ impl<'s> Replicas<'s> {
         if all.is_empty() {
             return Ok(replicas);
         }
-        if let Some(history) = history(log, options) {
+        if let Some(history) = history(log, options)? {
             let known = history.latest().map(|entry| entry.epoch);
             replicas.is_whole = match latest_epoch(log) {
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 latest => latest.is_ok_and(|latest| latest == known),
             };
             replicas.history = history;
@@ -120,7 +120,7 @@ impl<'s> Replicas<'s> {
         let mut sound: Vec<Entry> = Vec::new();
         for log in self.all {
             match self.of_one(log, hole, around) {
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 Err(error) => found.push(Candidate {
                     failed: Some(error),
                     ..empty(log)
@@ -252,7 +252,7 @@ fn may_be_compacted(log: &Log) -> Result<bool> {
     let is_cleaned = log.cleaner_offset().map(|offset| offset.is_some());
     for each in [is_set, is_cleaned] {
         match each {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Ok(false) => {}
             _ => return Ok(true),
         }
@@ -261,10 +261,14 @@ fn may_be_compacted(log: &Log) -> Result<bool> {
 }
 
 /// The epochs of a log, where its file can be read.
-pub(crate) fn history(log: &Log, options: &OpenOptions) -> Option<LeaderEpochs> {
+///
+/// # Errors
+/// Where the process cannot read any.
+pub(crate) fn history(log: &Log, options: &OpenOptions) -> Result<Option<LeaderEpochs>> {
     let path = log.path().join(LEADER_EPOCH_CHECKPOINT);
-    let bytes = read_whole(options.disk.as_ref(), &path, EPOCHS_BYTES_MAX).ok()?;
-    LeaderEpochs::parse(&bytes).ok()
+    let bytes = read_whole(options.disk.as_ref(), &path, EPOCHS_BYTES_MAX);
+    let bytes = told(bytes.map_err(|error| Error::io(IoCall::Read, &path, error)))?.ok();
+    Ok(bytes.and_then(|bytes| LeaderEpochs::parse(&bytes).ok()))
 }
 
 /// A scan of the batches of a replica in a hole.

@@ -4,7 +4,7 @@ use super::replicas::{Around, Candidate, Replicas};
 use super::scan_file;
 use super::sink::Sink;
 use super::truncated::truncated_files;
-use offsetlog::{Batch, Error, ErrorKind, Log, OpenOptions, Result, Scan, SetAsideFile};
+use offsetlog::{Batch, Error, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
 /// Batches of one file, or of another replica, that came back.
@@ -383,7 +383,7 @@ impl SetAsideBatches {
         };
         let mut batch = match file.batch(entry, &self.options) {
             Ok(batch) => batch,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             Err(error) => {
                 // Its entry is asked for again, and left.
                 let Some(replica) = self.replica_of(entry) else {

@@ -26,7 +26,7 @@ use super::state::{CONFIG_FILE, read_small};
 use super::{Log, OpenOptions};
 use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind, IoCall};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::folder::is_there;
 use named::Source;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
@@ -537,7 +537,7 @@ fn is_another(place: &Path, here: &str, there: Option<&str>) -> Option<String> {
 /// What was read, or why it could not be.
 fn told<T>(read: Result<T>) -> Result<std::result::Result<T, String>> {
     match read {
-        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
+        Err(error) if error.is_of_process() => Err(error),
         read => Ok(read.map_err(|error| error.to_string())),
     }
 }

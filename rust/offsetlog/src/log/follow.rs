@@ -59,7 +59,7 @@ impl TopicIdentity {
         }
         let found = match log.topic_id() {
             Ok(found) => found,
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             // Damaged, or being written: a scan needs none either, and it is read again.
             Err(_) => return Ok(()),
         };

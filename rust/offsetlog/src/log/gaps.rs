@@ -1,7 +1,7 @@
 //! Where a log may have lost segments: before the first one, and between two of them.
 
 use super::Log;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 
 impl Log {
     /// Up to where, exclusive, records may be missing at the beginning: the base offset of the first segment, as retention may have removed
@@ -33,7 +33,7 @@ impl Log {
     /// Of several logs of one partition, best first, takes those that rank as the first one does, and puts that one first which lacks the
     /// fewest offsets between its segments, and of those the one that [lacks](Self::lacks_before) the fewest at its beginning; of equals the
     /// first. A segment that is lost leaves such a gap, and so does compaction: a segment lost between two gaps makes one of them, which
-    /// is longer. A log that cannot be read is the last one.
+    /// is longer. A log that cannot be read is the last one, unless [the process](crate::Error::is_of_process) cannot read any.
     ///
     /// Cost: none where one ranks alone; otherwise a look-up for each segment of each log, and a walk over the batch headers of a segment
     /// for each gap.
@@ -50,7 +50,7 @@ impl Log {
     /// ```
     ///
     /// # Errors
-    /// `Interrupted`.
+    /// `Interrupted`; `Io` where the process has as many open files as it may.
     pub fn put_most_whole_first<T, K: PartialEq>(
         all: &mut [T],
         rank: impl Fn(&T) -> K,
@@ -69,7 +69,7 @@ impl Log {
                 .gaps_before_segments()
                 .and_then(|gaps| Ok((log.offsets_in(&gaps)?, log.lacks_before()?)));
             match lacks {
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 Ok(lacks) if lacks < best.1 => best = (number, lacks),
                 _ => {}
             }
@@ -117,7 +117,7 @@ impl Log {
                     // An empty one.
                     Ok(None) => continue,
                     Ok(Some(batch)) => end = batch.last_offset.saturating_add(1),
-                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                    Err(error) if error.is_of_process() => {
                         return Err(error);
                     }
                     Err(_) => end = gap,
@@ -135,7 +135,7 @@ impl Log {
             .batches(Some(offset), None)
             .and_then(|mut found| found.next().transpose());
         match found {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => Err(error),
+            Err(error) if error.is_of_process() => Err(error),
             Err(_) => Ok(None),
             // Behind the last batch an empty segment begins.
             Ok(found) => Ok(Some(found.is_some_and(|batch| batch.base_offset <= offset))),

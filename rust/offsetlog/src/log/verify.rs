@@ -206,7 +206,7 @@ impl Partition<'_> {
 
     /// Reports that a file cannot be read. Returns errors that end the whole check.
     fn unreadable(&mut self, path: &Path, error: Error) -> Result<()> {
-        if matches!(error.kind(), ErrorKind::Interrupted) || error.is_missing_file() {
+        if error.is_of_process() || error.is_missing_file() {
             return Err(error);
         }
         if self.unread.insert(path.to_path_buf()) {

@@ -1,6 +1,7 @@
 //! A log at one moment: its segments, its bounds, and what was computed from them.
 
 mod beside;
+mod closed;
 mod end;
 mod listing;
 mod stamp;
@@ -562,7 +563,12 @@ impl View {
     }
 
     fn find_end(&self) -> Result<End> {
-        let Some(active) = &self.active else {
+        let active = match (&self.active, self.segments.last()) {
+            // Its files were closed.
+            (None, Some(last)) => Some(self.open(last)?),
+            (active, _) => active.clone(),
+        };
+        let Some(active) = &active else {
             self.is_empty_at_start()?;
             return Ok(End {
                 log_end_offset: self.log_start_offset,

@@ -5,7 +5,7 @@
 
 use super::{LogDir, TopicPartition};
 use crate::disk::FileStat;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::log::{Log, OnCorrupt, ScanOptions, id_in, open_in, other_topic};
 use offsetlog_format::Uuid;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
@@ -177,7 +177,7 @@ impl LogDir {
         for path in paths {
             match self.open_one(path).and_then(Replica::of) {
                 Ok(replica) => all.push(replica),
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 Err(error) => failures.push((path.clone(), error)),
             }
         }
@@ -190,7 +190,7 @@ impl LogDir {
             return Err(first.unwrap_or_else(|| Error::argument("paths", "none found")));
         };
         let gaps = match best.log.gaps_before_segments() {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             gaps => gaps.unwrap_or_default(),
         };
         // Compaction leaves such gaps up to where it came.
@@ -266,7 +266,7 @@ impl LogDir {
             return Ok(None);
         }
         let image = match self.metadata() {
-            Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+            Err(error) if error.is_of_process() => return Err(error),
             image => image.ok().flatten(),
         };
         let topics = image.map(|image| image.topics).unwrap_or_default();

@@ -223,6 +223,56 @@ fn a_file_that_changes_while_it_is_read_is_read_again() {
     }
 }
 
+/// The files in a directory that this process has open, as Linux tells them.
+fn open_files(path: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let targets = all.filter_map(|entry| fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.starts_with(path)).count()
+}
+
+#[test]
+fn a_log_whose_files_are_closed_answers_as_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("events-0");
+    fill(&path);
+    let log = open(&path, &FaultDisk::new(Arc::new(RealDisk), Plan::none()));
+    for verb in verbs() {
+        let expected = (verb.1)(&log).unwrap();
+        for _ in 0..2 {
+            log.close_files();
+            assert_eq!(open_files(&path), 0, "{}", verb.0);
+            assert_eq!((verb.1)(&log).unwrap(), expected, "{}", verb.0);
+        }
+    }
+    let all = scanned(&log, Isolation::ReadUncommitted, OnCorrupt::Raise).unwrap();
+    let mut scan = log.scan(&ScanOptions::default()).unwrap();
+    let mut found = 0;
+    while let Some(mut batch) = scan.next_batch().unwrap() {
+        while batch.next_record().unwrap().is_some() {
+            found += 1;
+        }
+        log.close_files();
+    }
+    assert_eq!(found, all.matches("Some").count());
+    // What comes meanwhile is seen, whoever wrote it.
+    log.close_files();
+    let write = WriteOptions::default();
+    let writer = LogWriter::open(&path, &OpenOptions::default(), &write).unwrap();
+    let end = log.log_end_offset().unwrap();
+    log.close_files();
+    append(&writer, &["later"]);
+    assert_eq!(log.log_end_offset().unwrap(), end + 1);
+    writer.log().close_files();
+    append(&writer, &["latest"]);
+    assert_eq!(writer.log().log_end_offset().unwrap(), end + 2);
+    writer.close().unwrap();
+    log.close_files();
+    assert_eq!(log.log_end_offset().unwrap(), end + 2);
+}
+
 #[test]
 fn damage_beside_a_change_is_told_as_damage() {
     let damages: [&[(&str, usize)]; 6] = [

@@ -3,7 +3,7 @@
 
 use super::named::metadata_log;
 use super::{Surroundings, node_of};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::log::Log;
 use crate::log::state::read_small;
 use offsetlog_format::name::META_PROPERTIES;
@@ -65,7 +65,7 @@ impl Surroundings {
                         newest = Some((reach, slot));
                     }
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+                Err(error) if error.is_of_process() => return Err(error),
                 Err(_) => {}
             }
         }

@@ -2,7 +2,7 @@
 //! log dir that was away meanwhile still has partitions of the first.
 
 use crate::disk::Disk;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::log::state::read_small;
 use offsetlog_format::name::PARTITION_METADATA;
@@ -80,7 +80,7 @@ pub(crate) fn other_topic((path, id): (&Path, Uuid), (first, first_id): (&Path, 
 /// The topic id of a partition's directory; `None` also if it cannot be read, because records can be read without.
 pub(crate) fn id_in(disk: &dyn Disk, directory: &Path) -> Result<Option<Uuid>> {
     let bytes = match read_small(disk, &directory.join(PARTITION_METADATA)) {
-        Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => return Err(error),
+        Err(error) if error.is_of_process() => return Err(error),
         bytes => bytes.ok().flatten(),
     };
     let metadata = bytes.and_then(|bytes| PartitionMetadata::parse(&bytes).ok());

@@ -3,7 +3,7 @@
 use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
 use crate::disk::{Disk, EntryKind, IoCall, read_whole};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
 use crate::log::{OpenOptions, SetAside, partition_name};
 use offsetlog_format::checkpoint::OffsetCheckpoint;
@@ -81,7 +81,7 @@ pub(super) fn check(
                 }
                 // A partition that cannot be read does not stop the check of the others.
                 match super::partition(&folder, options, verify, report) {
-                    Err(error) if matches!(error.kind(), ErrorKind::Interrupted) => {
+                    Err(error) if error.is_of_process() => {
                         return Err(error);
                     }
                     // Its topic was deleted since the folders were listed.

@@ -110,7 +110,7 @@ fn first_unread(
         Ok(None) if end.is_some() => Ok(FirstUnread::Nothing),
         Ok(None) => Ok(FirstUnread::Unknown),
         Err(error) => {
-            if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::Closed) {
+            if error.is_of_process() || matches!(error.kind(), ErrorKind::Closed) {
                 return Err(error);
             }
             if end.is_some() {
