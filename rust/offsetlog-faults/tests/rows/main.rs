@@ -19,3 +19,4 @@ mod row_12_fuzzing;
 mod row_14_maps;
 mod row_14_races;
 mod row_26_convert;
+mod watched_disk;

@@ -1,180 +1,72 @@
 //! Row 14: the indexes that a writer maps are never shortened under a live map.
 //!
 //! Threads look up by offset and by time, on the writer and on a reader of the same process, while another thread appends, rolls,
-//! truncates, deletes, compacts, closes and recovers. The disk asks the system, at each call that shortens an index, whether this
-//! process still maps what goes: an access to it would end the process. Linux only, because of `/proc/self/maps`.
+//! truncates, deletes, compacts, moves staged segments in, closes and recovers. The disk asks the system, at each call that shortens an
+//! index or opens it to write it anew, whether this process still maps what goes: an access to it would end the process. Linux only,
+//! because of `/proc/self/maps`.
 #![cfg(target_os = "linux")]
 
-use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map, RealDisk};
+use crate::watched_disk::{Seen, WatchedDisk, stays};
 use offsetlog::{
     AppendOptions, BatchBuilder, CompactOptions, ErrorKind, Isolation, Log, LogConfig, LogWriter,
     MaintainOptions, OpenOptions, RecoverOptions, WriteOptions, recover,
 };
 use offsetlog_faults::report::{Failures, Row, scaled};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 const START: i64 = 1_700_000_000_000;
 /// Batches of a record each between two rolls: more than a page of entries in each index.
 const RECORDS: usize = 700;
 
-/// What the disk saw, and what it shall do.
-#[derive(Debug, Default)]
-struct Seen {
-    shortened_under_a_map: Mutex<Vec<String>>,
-    /// New files for indexes find no room, so that a truncation has to change the old ones.
-    has_no_room: AtomicBool,
-    shortened: AtomicUsize,
-}
-
-/// The system's disk, watched.
-#[derive(Debug, Clone)]
-struct WatchedDisk(Arc<Seen>);
-
-#[derive(Debug)]
-struct WatchedFile {
-    file: Arc<dyn DiskFile>,
-    path: PathBuf,
-    seen: Arc<Seen>,
-}
-
-/// The bytes of a file that this process maps, rounded up to whole pages; 0 if it maps none of it.
-fn mapped_bytes(inode: u64) -> u64 {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let lengths = maps.lines().filter_map(|line| {
-        let mut words = line.split_ascii_whitespace();
-        let (range, found) = (words.next()?, words.nth(3)?);
-        let (from, to) = range.split_once('-')?;
-        let address = |text| u64::from_str_radix(text, 16).ok();
-        (found.parse() == Ok(inode)).then_some(address(to)? - address(from)?)
-    });
-    lengths.max().unwrap_or(0)
-}
-
-/// Whether something stays true. A map whose last user is dropping it just now, on another thread, is still among those of the process
-/// for a moment, and nobody can look into it any more.
-fn stays(mut is_so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(120);
-    while is_so() {
-        if Instant::now() > end {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    false
-}
-
-fn is_index(path: &Path) -> bool {
-    path.to_string_lossy().contains("index")
-}
-
-impl DiskFile for WatchedFile {
-    fn set_len(&self, size: u64) -> io::Result<()> {
-        let stat = self.file.stat()?;
-        if is_index(&self.path) && size < stat.size {
-            self.seen.shortened.fetch_add(1, Ordering::Relaxed);
-            // One that stays is waited for once.
-            let is_found = !self.seen.shortened_under_a_map.lock().unwrap().is_empty();
-            let is_mapped = || mapped_bytes(stat.id.1) > size.next_multiple_of(4096);
-            if is_mapped() && (is_found || stays(is_mapped)) {
-                let what = format!("{} from {} to {size}", self.path.display(), stat.size);
-                self.seen.shortened_under_a_map.lock().unwrap().push(what);
-                // Left as it is: the process shall live to tell.
-                return Ok(());
-            }
-        }
-        self.file.set_len(size)
-    }
-
-    fn stat(&self) -> io::Result<FileStat> {
-        self.file.stat()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.file.read_at(buffer, position)
-    }
-
-    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.file.write_at(bytes, position)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn set_modified(&self, modified_ms: i64) -> io::Result<()> {
-        self.file.set_modified(modified_ms)
-    }
-
-    fn map(&self, size: u64) -> Option<Map> {
-        self.file.map(size)
-    }
-}
-
-impl Disk for WatchedDisk {
-    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let is_new = access == Access::Replace && is_index(path);
-        if is_new && self.0.has_no_room.load(Ordering::Relaxed) {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        Ok(Arc::new(WatchedFile {
-            file: RealDisk.open(path, access)?,
-            path: path.to_path_buf(),
-            seen: Arc::clone(&self.0),
-        }))
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        RealDisk.list(directory)
-    }
-
-    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        RealDisk.open_uncached(path)
-    }
-
-    fn boot_id(&self) -> Option<u128> {
-        RealDisk.boot_id()
-    }
-
-    fn stat(&self, path: &Path) -> io::Result<FileStat> {
-        RealDisk.stat(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        RealDisk.unlink(path)
-    }
-
-    fn sync_directory(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
-        RealDisk.lock(path, kind)
-    }
-
-    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
-        RealDisk.lock_holder(path)
-    }
-}
-
 /// Some keys come again and again, so that compaction has something to remove; offsets of the others stay.
 const fn is_removable(offset: i64) -> bool {
     offset % 7 == 0
+}
+
+/// What is done to a log of some segments.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    /// With and without room for new index files.
+    Truncate {
+        has_no_room: bool,
+    },
+    DeleteRecords,
+    Compact,
+    TruncateFully,
+    /// The writer goes without closing.
+    Recover,
+    /// Segments of a log that was written aside become part of this one.
+    Move,
+    KeepByAge,
+    KeepBySize,
+}
+
+/// Each case makes all of them, in an order of its own.
+const CHANGES: [Change; 11] = [
+    Change::Truncate { has_no_room: true },
+    Change::Truncate { has_no_room: true },
+    Change::Truncate { has_no_room: false },
+    Change::Truncate { has_no_room: false },
+    Change::DeleteRecords,
+    Change::Compact,
+    Change::TruncateFully,
+    Change::Recover,
+    Change::Move,
+    Change::KeepByAge,
+    Change::KeepBySize,
+];
+
+/// What happened in one case, or in all: a row in which one of them is zero tried nothing.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    looked: usize,
+    shortened: usize,
+    moved: usize,
+    removed_by_age: usize,
+    removed_by_size: usize,
 }
 
 struct Case {
@@ -187,8 +79,12 @@ struct Case {
     looked: AtomicUsize,
 }
 
+fn failed(what: &'static str) -> impl Fn(offsetlog::Error) -> String {
+    move |error| format!("{what}: {error}")
+}
+
 impl Case {
-    fn open(&self) -> Result<LogWriter, String> {
+    fn write_options() -> WriteOptions {
         let settings = [
             ("cleanup.policy", "compact,delete"),
             ("internal.segment.bytes", "100000"),
@@ -198,12 +94,15 @@ impl Case {
             ("file.delete.delay.ms", "0"),
             ("min.cleanable.dirty.ratio", "0"),
         ];
-        let write = WriteOptions {
+        WriteOptions {
             config: Some(LogConfig::parse(settings).unwrap()),
             ..WriteOptions::default()
-        };
-        let writer = LogWriter::open(&self.path, &self.options, &write);
-        let writer = writer.map_err(|error| format!("open: {error}"))?;
+        }
+    }
+
+    fn open(&self) -> Result<LogWriter, String> {
+        let writer = LogWriter::open(&self.path, &self.options, &Self::write_options());
+        let writer = writer.map_err(failed("open"))?;
         let mut logs = self.logs.write().unwrap();
         // The reader stays, and so do the last two writers' logs.
         if logs.len() > 3 {
@@ -233,11 +132,14 @@ impl Case {
         Ok(())
     }
 
-    fn change(&self, rng: &mut fastrand::Rng) -> Result<(), String> {
+    fn change(&self, rng: &mut fastrand::Rng) -> Result<Counts, String> {
         let mut writer = self.open()?;
+        let mut counts = Counts::default();
         let mut has_mapped = false;
-        for _ in 0..8 {
-            fill(&writer)?;
+        let mut changes = CHANGES;
+        rng.shuffle(&mut changes);
+        for change in changes {
+            fill(&writer, 0)?;
             // Somebody looks into each index before it is changed.
             let (start, end) = (bound(writer.log_start_offset())?, writer_end(&writer)?);
             for segment in writer.segments().map_err(|error| error.to_string())? {
@@ -246,61 +148,20 @@ impl Case {
                     check_time(&writer, segment.base_offset)?;
                 }
             }
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let folder = self.path.to_string_lossy().into_owned();
-            has_mapped |= maps
-                .lines()
-                .any(|line| line.contains(&folder) && line.contains(".index"));
-            let failed = |what: &str, error: &offsetlog::Error| format!("{what}: {error}");
-            let behind = RECORDS as i64 * 2;
-            let near_end = rng.i64(end.saturating_sub(behind).max(start)..end);
-            match rng.u8(0..8) {
-                0..=3 => {
-                    // With and without room for new index files.
-                    self.seen.has_no_room.store(rng.bool(), Ordering::Relaxed);
-                    let cut = writer.truncate_to(near_end);
-                    self.seen.has_no_room.store(false, Ordering::Relaxed);
-                    cut.map_err(|error| failed("truncate", &error))?;
-                }
-                4 => {
-                    let before = start + rng.i64(0..behind).min(end - start - 1);
-                    let deleted = writer.delete_records_before(before);
-                    deleted.map_err(|error| failed("delete", &error))?;
-                    let maintained = writer.maintain(&MaintainOptions {
-                        compaction: false,
-                        ..MaintainOptions::default()
-                    });
-                    maintained.map_err(|error| failed("maintain", &error))?;
-                }
-                5 => {
-                    let options = CompactOptions {
-                        first_dirty: Some(start),
-                        map_bytes: Some(1 << 20),
-                    };
-                    let compacted = writer.compact(&options);
-                    compacted.map_err(|error| failed("compact", &error))?;
-                }
-                6 => {
-                    let fully = writer.truncate_fully_and_start_at(end, None);
-                    fully.map_err(|error| failed("truncate fully", &error))?;
-                }
-                _ => {
-                    writer.abandon();
-                    let recovered = recover(&self.path, &self.options, &RecoverOptions::default());
-                    recovered.map_err(|error| failed("recover", &error))?;
-                    writer = self.open()?;
-                }
+            has_mapped |= self.first_mapped(".index").is_some();
+            if matches!(change, Change::Recover) {
+                writer.abandon();
+                recover(&self.path, &self.options, &RecoverOptions::default())
+                    .map_err(failed("recover"))?;
+                writer = self.open()?;
+            } else {
+                self.make(change, &writer, (start, end), rng, &mut counts)?;
             }
         }
-        writer.close().map_err(|error| format!("close: {error}"))?;
-        let folder = self.path.to_string_lossy().into_owned();
+        writer.close().map_err(failed("close"))?;
         let mut left = None;
-        if stays(|| {
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let mut lines = maps.lines();
-            left = lines
-                .find(|line| line.contains(&folder) && line.contains("index"))
-                .map(str::to_owned);
+        if stays(self.seen.patience, || {
+            left = self.first_mapped("index");
             left.is_some()
         }) {
             return Err(format!("mapped after closing: {left:?}"));
@@ -308,7 +169,98 @@ impl Case {
         if !has_mapped {
             return Err("no index was mapped".to_owned());
         }
+        Ok(counts)
+    }
+
+    /// The first map of this process of a file of the log whose name has a part.
+    fn first_mapped(&self, part: &str) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let folder = self.path.to_string_lossy();
+        let mut lines = maps.lines();
+        lines
+            .find(|line| line.contains(folder.as_ref()) && line.contains(part))
+            .map(str::to_owned)
+    }
+
+    /// Changes a log that has records from `start` on and ends at `end`.
+    fn make(
+        &self,
+        change: Change,
+        writer: &LogWriter,
+        (start, end): (i64, i64),
+        rng: &mut fastrand::Rng,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
+        let behind = RECORDS as i64 * 2;
+        let near_start = start + rng.i64(0..behind).min(end - start - 1);
+        let near_end = rng.i64(end.saturating_sub(behind).max(start)..end);
+        let retention = |now: Option<i64>, settings: &[(&str, &str)]| {
+            let options = MaintainOptions {
+                now,
+                compaction: false,
+                config: Some(LogConfig::parse(settings.iter().copied()).unwrap()),
+                ..MaintainOptions::default()
+            };
+            let maintained = writer.maintain(&options).map_err(failed("maintain"))?;
+            Ok::<_, String>(maintained.removed.len())
+        };
+        match change {
+            Change::Truncate { has_no_room } => {
+                self.seen.has_no_room.store(has_no_room, Ordering::Relaxed);
+                let cut = writer.truncate_to(near_end);
+                self.seen.has_no_room.store(false, Ordering::Relaxed);
+                cut.map_err(failed("truncate"))?;
+            }
+            Change::DeleteRecords => {
+                writer
+                    .delete_records_before(near_start)
+                    .map_err(failed("delete"))?;
+                retention(None, &[])?;
+            }
+            Change::Compact => {
+                let options = CompactOptions {
+                    first_dirty: Some(start),
+                    map_bytes: Some(1 << 20),
+                };
+                writer.compact(&options).map_err(failed("compact"))?;
+            }
+            Change::TruncateFully => {
+                writer
+                    .truncate_fully_and_start_at(end, None)
+                    .map_err(failed("truncate fully"))?;
+            }
+            Change::Move => counts.moved += self.move_in(writer, end)?,
+            Change::KeepByAge => {
+                let now = START + near_start + 1000;
+                counts.removed_by_age += retention(Some(now), &[("retention.ms", "1000")])?;
+            }
+            Change::KeepBySize => {
+                let bytes = rng.u32(20_000..150_000).to_string();
+                counts.removed_by_size += retention(None, &[("retention.bytes", &bytes)])?;
+            }
+            Change::Recover => unreachable!("it needs the writer itself"),
+        }
         Ok(())
+    }
+
+    /// Writes a log aside and moves its segments behind this one's end. Returns how many batches came.
+    fn move_in(&self, writer: &LogWriter, end: i64) -> Result<usize, String> {
+        let folder = self.path.with_file_name("staged");
+        let path = folder.join("orders-0");
+        let staged = LogWriter::open(&path, &self.options, &Self::write_options());
+        let staged = staged.map_err(failed("open what is staged"))?;
+        fill(&staged, end)?;
+        let batches = writer_end(&staged)? as usize;
+        staged.close().map_err(failed("close what is staged"))?;
+        let moved = writer.move_log(&path, batches, None);
+        if moved.map_err(failed("move"))?.is_none() {
+            return Err("move: it would have to be copied".to_owned());
+        }
+        if writer_end(writer)? != end + batches as i64 {
+            return Err(format!("move: {batches} batches behind {end} expected"));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+        Ok(batches)
     }
 }
 
@@ -320,10 +272,11 @@ fn writer_end(writer: &LogWriter) -> Result<i64, String> {
     bound(writer.log_end_offset())
 }
 
-fn fill(writer: &LogWriter) -> Result<(), String> {
+/// Two segments of batches of one record. `moved_by` is how far their offsets will be moved, which records hold as they will be then.
+fn fill(writer: &LogWriter, moved_by: i64) -> Result<(), String> {
     for _ in 0..2 {
         for _ in 0..RECORDS {
-            let offset = writer_end(writer)?;
+            let offset = moved_by + writer_end(writer)?;
             let text = offset.to_string();
             let key = if is_removable(offset) {
                 "again"
@@ -385,9 +338,9 @@ fn check_time(log: &Log, offset: i64) -> Result<(), String> {
     }
 }
 
-fn run(seed: u64) -> Result<usize, String> {
+fn run(seed: u64, patience: Duration) -> Result<Counts, String> {
     let folder = tempfile::tempdir().expect("a folder");
-    let seen = Arc::new(Seen::default());
+    let seen = Seen::new(patience);
     let case = Case {
         path: folder.path().join("orders-0"),
         options: OpenOptions {
@@ -416,14 +369,17 @@ fn run(seed: u64) -> Result<usize, String> {
         let looked = looking
             .into_iter()
             .map(|thread| thread.join().expect("a thread"));
-        looked.chain([changed]).collect::<Result<(), String>>()
+        looked.collect::<Result<(), String>>().and(changed)
     });
     let found = seen.shortened_under_a_map.lock().unwrap();
     if let Some(first) = found.first() {
         return Err(format!("shortened under a map: {first}"));
     }
-    outcome?;
-    Ok(case.looked.load(Ordering::Relaxed))
+    Ok(Counts {
+        looked: case.looked.load(Ordering::Relaxed),
+        shortened: seen.shortened.load(Ordering::Relaxed),
+        ..outcome?
+    })
 }
 
 #[test]
@@ -437,17 +393,45 @@ fn no_index_is_shortened_under_a_map() {
     );
     let mut failures = Failures::default();
     let mut seeds = fastrand::Rng::with_seed(row.seed);
-    let mut looked = 0;
+    let mut all = Counts::default();
+    let mut patience = Duration::from_secs(120);
     while row.goes_on() {
         let seed = seeds.u64(..);
-        match run(seed) {
-            Ok(count) => looked += count,
+        match run(seed, patience) {
+            Ok(counts) => {
+                all.looked += counts.looked;
+                all.shortened += counts.shortened;
+                all.moved += counts.moved;
+                all.removed_by_age += counts.removed_by_age;
+                all.removed_by_size += counts.removed_by_size;
+            }
             Err(error) => {
                 failures.note(row.seed, &seed, &error);
+                // The row has failed: the others need not wait as long.
+                patience = Duration::from_secs(1);
             }
         }
         row.count(1);
     }
     failures.end("row-14");
-    row.end(&format!("{looked} look-ups"));
+    let Counts {
+        looked,
+        shortened,
+        moved,
+        removed_by_age,
+        removed_by_size,
+    } = all;
+    for (count, what) in [
+        (looked, "look-up was made"),
+        (shortened, "index was shortened"),
+        (moved, "batch was moved"),
+        (removed_by_age, "segment was removed by its age"),
+        (removed_by_size, "segment was removed by the log's size"),
+    ] {
+        assert!(count > 0, "no {what}");
+    }
+    row.end(&format!(
+        "{looked} look-ups, {shortened} indexes shortened, {moved} batches moved, {} segments removed",
+        removed_by_age + removed_by_size
+    ));
 }
