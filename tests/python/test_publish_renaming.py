@@ -6,10 +6,14 @@ What a loss of power leaves is tried in ``rust/offsetlog-faults/tests/move_log.r
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,13 +22,16 @@ from writing import Clock, environment
 
 from offsetlog import Log, LogDir, WritableLog, commits, verify
 from offsetlog._commit import moving
-from offsetlog._commit.notes import make_id_of_log_dir
+from offsetlog._commit.notes import Commit, make_id_of_log_dir, now_ms
 from offsetlog._commit.publishing import commit, finish
-from offsetlog._commit.staging import Staged
+from offsetlog._commit.staging import Staged, targets_of
 from offsetlog._writable_log import moving_note
 from offsetlog.errors import LogDirError
 
 SEGMENT_BYTES = 2_000
+# Of a value of `values`.
+BATCH_BYTES = 100
+MEMORY = Path("/dev/shm")  # noqa: S108  # where it exists: a folder of its own is made in it
 # As the shell tells it, or as strace repeats it.
 KILLED = (-9, 137)
 
@@ -133,22 +140,78 @@ def test_times_and_offsets_are_found_in_renamed_segments(place: Path) -> None:
         assert log.offset_for_timestamp(1 << 60) is None
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize("count", [1, 4, 5, 21])
 def test_as_many_segments_as_with_copying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Small micro-batches are copied: the same files. Large ones make segments of a quarter and more, so at most four times as many."""
-    renamed, copied = made(tmp_path / "renamed"), made(tmp_path / "copied")
-    for sequence in range(60):
-        for place in (renamed, copied):
-            staged = stage(place, f"a{sequence}", {0: values(f"{sequence}", count)})
-            with monkeypatch.context() as patched:
-                if place == copied:
-                    patched.setattr(moving, "_rename", lambda *_: False)
-                commit(str(place), "query", sequence, staged)
-    assert found(renamed, 0) == found(copied, 0)
-    if count == 1:
+    """Micro-batches below a quarter of a segment are copied: the same files. Larger ones make segments of their own: four times as many."""
+    commits_each = 60 if count < 10 else 20
+    with in_memory(tmp_path) as folder:
+        renamed, copied = made(folder / "renamed"), made(folder / "copied")
+        for sequence in range(commits_each):
+            for place in (renamed, copied):
+                staged = stage(place, f"a{sequence}", {0: values(f"{sequence}", count)})
+                with monkeypatch.context() as patched:
+                    if place == copied:
+                        patched.setattr(moving, "_rename", lambda *_: False)
+                    commit(str(place), "query", sequence, staged)
+        assert found(renamed, 0) == found(copied, 0)
+        if count * BATCH_BYTES < SEGMENT_BYTES / 4:
+            assert (bases(renamed), sizes(renamed)) == (bases(copied), sizes(copied))
+        else:
+            # Behind the segment that was there before.
+            assert len(bases(renamed)) == 1 + commits_each * math.ceil(count * BATCH_BYTES / SEGMENT_BYTES)
+            assert len(bases(renamed)) <= 4 * len(bases(copied))
+        check_sound(renamed)
+
+
+@contextmanager
+def in_memory(otherwise: Path) -> Iterator[Path]:
+    """A folder in which syncs cost nothing, if there is one."""
+    with tempfile.TemporaryDirectory(prefix="offsetlog-publish-", dir=MEMORY if MEMORY.is_dir() else otherwise) as folder:
+        yield Path(folder)
+
+
+def rolled(counts: list[int]) -> list[int]:
+    """Base offsets of the segments by Kafka's rules: what does not fit behind the others begins the next one.
+
+    What was there before is older than `segment.ms`, so it has the first segment for itself.
+    """
+    found, offset, size = [0, 1], 1, 0
+    for count in counts:
+        if size + count * BATCH_BYTES > SEGMENT_BYTES:
+            found.append(offset)
+            size = 0
+        size += count * BATCH_BYTES
+        offset += count
+    return found
+
+
+@pytest.mark.proof
+def test_as_many_segments_as_with_copying_after_ten_thousand_micro_batches(tmp_path: Path) -> None:
+    """Each has less than a quarter of a segment. What a commit does in a partition is done so often; its notes are written once."""
+    with in_memory(tmp_path) as folder:
+        renamed, copied = made(folder / "renamed"), made(folder / "copied")
+        # Mostly the smallest ones: to open a log of many segments takes long. What is copied stays, so one staged log a size serves all.
+        counts = random.Random("sizes").choices([1, 2, 3, 4], [20, 1, 1, 2], k=10_000)
+        staged = {count: stage(renamed, f"a{count}", {0: values(f"{count}", count)}) for count in set(counts)}
+        targets = {count: targets_of(of_size, str(renamed), preserve_offsets=False)[0] for count, of_size in staged.items()}
+        assert {target.size_bytes for target in targets.values()} == {100, 200, 300, 400}
+        note = Commit(
+            "query", 0, is_published=False, preserve_offsets=False, keep=True, targets=tuple(targets.values()), time=now_ms()
+        )
+        patience = moving.Patience(0)
+        end = 1
+        for count in counts:
+            end = moving.move_to(note, targets[count]._replace(start=end), still=lambda: None, patience=patience)
+        assert end == 1 + sum(counts)
+        # With renaming switched off, as `move_to` then does it, on a log that stays open.
+        with Log.open(copied / "t-0", "a") as log:
+            assert isinstance(log, WritableLog)
+            for count in counts:
+                moving._copy(log, Path(targets[count].directory, targets[count].staged[0]), 0, preserve_offsets=False)  # noqa: SLF001
+        assert bases(copied) == rolled(counts)
         assert (bases(renamed), sizes(renamed)) == (bases(copied), sizes(copied))
-    assert len(bases(renamed)) <= 4 * len(bases(copied)) + 1
-    check_sound(renamed)
+        assert found(renamed, 0) == found(copied, 0)
+        check_sound(renamed)
 
 
 @pytest.mark.parametrize("when", ["noted", "numbered"])
