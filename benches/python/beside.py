@@ -141,7 +141,7 @@ class BesideKafka(Beside):
     ) -> Turns:
         """One after the other."""
         turns = Turns()
-        for _ in range(max(3, self.rounds // 2) if slow else self.rounds):
+        for _ in range(min(self.rounds, max(3, self.rounds // 2)) if slow else self.rounds):
             turns.peer.append(theirs())
             turns.ours.append(mine())
             if check is not None:

@@ -61,6 +61,8 @@ class Row:
         the peer's, and shall be at most floor.
     limit
         What the machine itself takes for the bytes, measured in the same rounds: no program that does the work can be below.
+    of_limit
+        Whether floor and target are parts of the ratio that the limit reaches, instead of ratios.
     """
 
     number: int
@@ -73,6 +75,7 @@ class Row:
     floor: float | None = None
     target: float | None = None
     limit: list[float] = field(default_factory=list)
+    of_limit: bool = False
 
     @property
     def ratio(self) -> float:
@@ -84,23 +87,28 @@ class Row:
         peer, own = statistics.median(self.peer), statistics.median(costs)
         return own / peer if self.goal == "share" else peer / own
 
+    def part(self, bound: float) -> float:
+        """The ratio as a part of a floor or target."""
+        if self.of_limit:
+            bound *= self.ratio_of(self.limit)
+        return bound / self.ratio if self.goal == "share" else self.ratio / bound
+
     def reaches(self, bound: float | None) -> bool | None:
         """Whether the ratio keeps to a bound."""
-        if bound is None:
-            return None
-        return self.ratio <= bound if self.goal == "share" else self.ratio >= bound
+        return None if bound is None else self.part(bound) >= 1
 
     @property
     def verdict(self) -> str:
         """How far the row got."""
         if self.floor is None:
             return ""
+        if self.of_limit and not self.limit:
+            return "no limit"
         if self.reaches(self.target):
             return "target"
         if self.reaches(self.floor):
             return "floor"
-        short = self.ratio / self.floor if self.goal == "times" else self.floor / self.ratio
-        return f"NO ({short:.0%} of floor)"
+        return f"NO ({self.part(self.floor):.0%} of floor)"
 
 
 def with_spread(costs: Sequence[float], show: Callable[[float], str]) -> str:
@@ -110,11 +118,11 @@ def with_spread(costs: Sequence[float], show: Callable[[float], str]) -> str:
     return f"{show(middle)} ±{spread:.0%}"
 
 
-def bound(value: float | None, goal: str) -> str:
+def bound(row: Row, value: float | None) -> str:
     """A floor or target as text."""
     if value is None:
         return ""
-    return f"{'<=' if goal == 'share' else '>='} {value:g}x"
+    return f"{'<=' if row.goal == 'share' else '>='} {value:g}{' of limit' if row.of_limit else 'x'}"
 
 
 HEADINGS = ("row", "work", "peer", "peer's figure", "offsetlog", "ratio", "floor", "target", "reached", "limit here")
@@ -129,8 +137,8 @@ def cells(row: Row) -> tuple[str, ...]:
         with_spread(row.peer, row.show),
         with_spread(row.ours, row.show),
         f"{row.ratio:.2f}x",
-        bound(row.floor, row.goal),
-        bound(row.target, row.goal),
+        bound(row, row.floor),
+        bound(row, row.target),
         row.verdict,
         f"{row.ratio_of(row.limit):.2f}x" if row.limit else "",
     )

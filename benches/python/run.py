@@ -137,6 +137,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=int(os.environ.get("BENCH_ROUNDS", "7")))
     parser.add_argument("--compare", metavar="COMMIT", help="another commit, to be the peer of every row")
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: one at least")
     rows: list[Row | NotCompared] = []
     memory: list[str] = []
     failures: list[str] = []
@@ -145,14 +147,13 @@ def main() -> int:
     try:
         BUILD.mkdir(parents=True, exist_ok=True)
         wanted = rows_of(arguments.rows) if arguments.rows else set(ALL_ROWS)
-        rounds = max(5, arguments.rounds)
         # What was measured before a failure is shown: extend() keeps what it took.
         if arguments.compare is None:
-            rows.extend(measure(wanted, rounds, memory))
+            rows.extend(measure(wanted, arguments.rounds, memory))
         else:
             python = bool(wanted & (PYTHON_ROWS | SPARK_ROWS | set(PYTHON_APPENDS)))
             here = this_tree()
-            beside = BesideCommit(*sides(arguments.compare, python=python), Sizes.from_environment(), rounds)
+            beside = BesideCommit(*sides(arguments.compare, python=python), Sizes.from_environment(), arguments.rounds)
             rows.extend(compare(beside, wanted))
     except BenchError as error:
         failures.append(f"stopped: {error}")

@@ -57,8 +57,8 @@ COMPARISONS = (
     Comparison(14, "append built, none 1 KB x 1000", "append", 1000, 1.2, 1.4),
     Comparison(15, "append as follower, none 1 KB x 1000", "follow", 1000, 1, 1.2),
     Comparison(15, "append as follower, none 100 B x 1000", "follow", 100, 1, 1.2),
-    Comparison(16, "append one by one, none 100 B", "append", 100, 2, 2.8, per_batch=1),
-    Comparison(16, "append one by one, none 1 KB", "append", 1000, 2, 2.8, per_batch=1),
+    Comparison(16, "append one by one, none 100 B", "append", 100, 2, 2.6, per_batch=1),
+    Comparison(16, "append one by one, none 1 KB", "append", 1000, 1.7, 1.9, per_batch=1),
     Comparison(17, "append built, lz4 1 KB x 1000", "append", 1000, 1, 1.9, codec="lz4"),
     Comparison(17, "append built, zstd 1 KB x 1000", "append", 1000, 1, 1.9, codec="zstd"),
 )
@@ -101,7 +101,7 @@ class Writing:
                 yield from line(comparison.row, comparison.work, functools.partial(self._append, comparison))
         shutil.rmtree(written_directory(), ignore_errors=True)
         if 24 in wanted:
-            yield from line(24, "recovery, one segment", lambda: self._recover(24, "one", 3, 6, anew=False))
+            yield from line(24, "recovery, one segment", lambda: self._recover(24, "one", 3, 3.8, anew=False))
         if 25 in wanted:
             yield from line(25, "recovery, many segments", lambda: self._recover(25, "many", 30, 60, anew=False))
             yield from line(25, "recovery, indexes lost", lambda: self._recover(25, "many", 30, 60, anew=True))

@@ -1,0 +1,127 @@
+"""The pure parts of `make bench`: verdicts against floors, also of the machine's limit, whose floors hold for which line, rounds."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+Bench = Callable[[str], ModuleType]
+SCRIPTS = Path(__file__).resolve().parents[2] / "benches" / "python"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A module of the benches by its name; they are scripts beside each other and no package."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    ("goal", "ratio", "verdict"),
+    [
+        ("times", 3, "target"),
+        ("times", 1.5, "floor"),
+        ("times", 1, "NO (67% of floor)"),
+        ("share", 0.25, "target"),
+        ("share", 0.5, "floor"),
+        ("share", 1, "NO (50% of floor)"),
+    ],
+)
+def test_a_verdict_is_the_ratio_beside_floor_and_target(bench: Bench, goal: str, ratio: float, verdict: str) -> None:
+    (peer, ours), bounds = ((ratio, 1.0), (1.5, 3)) if goal == "times" else ((1.0, ratio), (0.5, 0.25))
+    assert bench("figures").Row(1, "scan", "Kafka", [peer], [ours], str, goal, *bounds).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "reached", "ratio"),
+    [
+        # The limit is 1.6 times the peer: 0.95 of it are 1.52.
+        (1.0, "floor", "1.60x"),
+        (1.05, "floor", "1.52x"),
+        (1.06, "NO (99% of floor)", "1.51x"),
+        (1.6, "NO (66% of floor)", "1.00x"),
+    ],
+)
+def test_a_floor_may_be_a_part_of_the_limit_of_the_same_run(bench: Bench, ours: float, reached: str, ratio: str) -> None:
+    figures = bench("figures")
+    row = figures.Row(4, "scan", "Kafka", [1.6] * 3, [ours] * 3, str, "times", 0.95, None, [0.9, 1.0, 1.1], of_limit=True)
+    shown = dict(zip(figures.HEADINGS, figures.cells(row), strict=True))
+    expected = {"ratio": ratio, "floor": ">= 0.95 of limit", "target": "", "reached": reached, "limit here": "1.60x"}
+    assert {name: shown[name] for name in expected} == expected
+
+
+def test_without_a_limit_a_part_of_it_is_not_judged(bench: Bench) -> None:
+    row = bench("figures").Row(4, "scan", "Kafka", [1.0], [1.0], str, "times", 0.95, None, of_limit=True)
+    assert row.verdict == "no limit"
+
+
+def test_only_scans_that_read_long_values_are_judged_by_the_limit(bench: Bench) -> None:
+    """And for each of them the limit is measured."""
+    found = [each for each in bench("engine").scans(bench("data").Sizes(64, 256, 1024)) if each.of_limit]
+    assert [each.work for each in found] == ["scan none 1000 B, owned", "scan none 10000 B, owned"]
+    assert all(each.limited and (each.floor, each.target) == (0.95, None) for each in found)
+
+
+def test_appends_from_python_have_floors_beside_aiokafkas_builder(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = bench("interpreter_rows")
+
+    def lines(command: list[str], _seconds: int) -> Iterator[dict[str, Any]]:
+        for work in command[command.index("--works") + 1 :]:
+            peers = {name: [0.9] for name in ("aiokafka", "kafka-python", "file")}
+            yield {"work": work, "count": 1, "ours": [1.0], "peers": peers}
+
+    monkeypatch.setattr(rows, "json_lines", lines)
+    monkeypatch.setattr(rows, "imports", lambda *_: "1")
+    monkeypatch.setattr(rows, "environment", lambda _: {})
+    monkeypatch.setattr(rows, "written_directory", lambda: tmp_path / "scratch")
+    kafka = SimpleNamespace(log=lambda _: SimpleNamespace(ours=tmp_path))
+    found = list(rows.python_appends(kafka, bench("data").Sizes(64, 256, 1024), 3, {13, 14, 16}))
+    judged = {(row.number, row.work, row.peer_name, row.floor, row.target, row.verdict) for row in found if row.floor is not None}
+    assert judged == {
+        (13, "Python writer.append, none 100 B", "aiokafka builder", 0.8, 1, "floor"),
+        (16, "Python append, none 100 B", "aiokafka builder", 0.8, 1, "floor"),
+    }
+    assert len(found) == 3 * (1 + 3 + 2)
+
+
+@pytest.mark.parametrize(("words", "rounds"), [([], 7), (["--rounds", "3"], 3), (["--rounds", "11"], 11)])
+def test_as_many_rounds_as_asked_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], rounds: int
+) -> None:
+    monkeypatch.delenv("BENCH_ROUNDS", raising=False)
+    run = bench("run")
+    asked = []
+
+    def measure(_wanted: set[int], rounds: int, _memory: list[str]) -> list[object]:
+        asked.append(rounds)
+        return []
+
+    monkeypatch.setattr(run, "measure", measure)
+    monkeypatch.setattr(run, "BUILD", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--rows", "1", *words])
+    assert run.main() == 0
+    assert asked == [rounds]
+
+
+def test_no_round_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "--rounds", "0"])
+    with pytest.raises(SystemExit):
+        bench("run").main()
+    assert "--rounds 0: one at least" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("rounds", "slow"), [(1, 1), (2, 2), (3, 3), (7, 3), (11, 5)])
+def test_slow_rows_make_half_as_many_rounds(bench: Bench, rounds: int, slow: int) -> None:
+    beside = bench("beside")
+    both = beside.BesideKafka.__new__(beside.BesideKafka)
+    both.rounds = rounds
+    took = bench("processes").Round(1, 1, 1, 1, 1, 1, 1)
+    assert [len(both.turns((), lambda: took, lambda: took, "", slow=is_slow).ours) for is_slow in (False, True)] == [rounds, slow]
