@@ -159,7 +159,7 @@ checked-python: .venv-check/ready
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) $(by_file) tests/tidy tests/python
 
 ready-test: .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar build/drivers.stamp
-ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp
+ready-proof: .venv/installed .venv-bench/ready .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp build/ours.stamp
 
 # Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
 # done.
@@ -179,6 +179,11 @@ part-net:
 # build: it also checks its assertions, and the soak runs the same on a release.
 build/drivers.stamp: $(rust_sources)
 	$(step) "tests of promises and their drivers" cargo test --locked --quiet --no-run -p offsetlog-faults
+	@touch $@
+
+# The program of `make bench-scale`, whose curves a test measures with few and small sizes: a development build is enough for that.
+build/ours.stamp: $(rust_sources) $(shell find benches -name '*.rs' -o -name Cargo.toml)
+	$(step) "the program of the benches" cargo build --locked --quiet -p offsetlog-benches --bin ours
 	@touch $@
 
 environments := .venv .venv-bench .venv-check .venv-clients .venv-clients-old .venv-spark40 .venv-spark41 .venv-spark42 .venv-demo .venv-build .venv-docs .venv-dist

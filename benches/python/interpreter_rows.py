@@ -68,7 +68,7 @@ def json_lines(command: list[str], seconds: int) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
     if done.returncode != 0:
         last = log.read_text().strip().splitlines()[-15:]
-        raise BenchError(f"{' '.join(command[1:3])} failed, see {log.relative_to(ROOT)}:\n" + "\n".join(last))
+        raise BenchError(f"{' '.join(command[1:3])} failed, see {log}:\n" + "\n".join(last))
 
 
 def scan_line(row: int, size: int, count: int) -> tuple[str, Callable[[float], str]]:

@@ -241,8 +241,9 @@ class Scale:
                 marker.write_text("")
         counts = [str(count) for count in up_to(TASK_COUNTS, self._wanted.tasks)]
         for point in json_lines([sys.executable, str(script), str(FOLDER), str(SPARK_ROWS), *counts], 3600):
-            curve.line(point["name"]).add(point["partitions"], point["seconds"])
-            if "peak_rss" in point:
+            if "name" in point:
+                curve.line(point["name"]).add(point["partitions"], point["seconds"])
+            else:
                 MEMORY.line("Spark's Python workers, partitions").add(point["partitions"], point["peak_rss"])
         return curve
 

@@ -2,11 +2,13 @@
 
     scale_spark.py FOLDER ROWS PARTITIONS...
 
-Log dirs `spark-PARTITIONS` in FOLDER hold a topic `scale` each. Prints one line of JSON per point.
+Log dirs `spark-PARTITIONS` in FOLDER hold a topic `scale` each. Prints one line of JSON per point, and
+one with the peak memory of the Python workers per number of partitions.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import statistics
 import sys
@@ -34,14 +36,15 @@ def main(folder: Path, rows: int, counts: list[int]) -> None:
             ),
         }
         for name, (work, frame) in works.items():
-            timed(work, frame)
-            found = [timed(work, frame) for _ in range(ROUNDS)]
+            side = functools.partial(work, frame)
+            timed(side)
+            found = [timed(side) for _ in range(ROUNDS)]
             # The last batch is filled up: a few rows more.
             if len({result for _, result in found}) != 1 or (work is count and found[0][1] < rows):
                 raise SystemExit(f"{path}: {found} met, at least {rows} rows expected")
             seconds = statistics.median(took for took, _ in found)
             print(json.dumps({"name": name, "partitions": partitions, "seconds": seconds}), flush=True)
-        print(json.dumps({"name": name, "partitions": partitions, "seconds": seconds, "peak_rss": worker_peak_bytes()}), flush=True)
+        print(json.dumps({"partitions": partitions, "peak_rss": worker_peak_bytes()}), flush=True)
     spark.stop()
 
 
