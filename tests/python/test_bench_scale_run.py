@@ -72,6 +72,8 @@ def points_drawn(path: Path) -> Counter[int]:
     return Counter(len(uses) for uses in groups if uses)
 
 
+# A minute or more, a build and an environment that nothing else of the proof needs.
+@pytest.mark.newest
 @pytest.mark.proof
 def test_every_curve_is_measured_told_and_drawn(
     scale: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
