@@ -184,6 +184,15 @@ def small_segments(version: str) -> dict[str, str]:
     return {"internal.segment.bytes" if version >= "4" else "segment.bytes": "8192", "index.interval.bytes": "512"}
 
 
+def high_watermark(log_dir: Path) -> int:
+    """The one that the broker has written; -1 for none yet."""
+    with contextlib.suppress(FileNotFoundError):
+        for line in (log_dir / "replication-offset-checkpoint").read_text(encoding="ascii").splitlines():
+            if line.startswith(f"{TOPIC} 0 "):
+                return int(line.split()[2])
+    return -1
+
+
 def is_kept(log_dir: Path) -> bool:
     """Whether the broker has compacted the topic for that, and deleted its oldest segments."""
     try:
@@ -255,6 +264,11 @@ def check_what_is_said_beside(broker: Broker) -> None:
         open_.begin()
         (first,) = open_.send(0, [Appended(b"key", b"open", NOW)])
         known = admin.producers(TOPIC, [0])[0]
+        # The broker writes the high watermark every five seconds; below it `why` would say that it ends there.
+        until = time.monotonic() + IDLE_MS / 1000
+        while high_watermark(broker.log_dir) <= first:
+            assert time.monotonic() < until
+            time.sleep(0.1)
         with LogDir.open([broker.log_dir, cluster]) as logs:
             found = logs.producers(topics=TOPIC)
             answers = logs.why(topics=TOPIC, broker=broker.properties)

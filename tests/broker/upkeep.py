@@ -38,8 +38,8 @@ CUT, CUT_AT = "own-cut", 12
 SMALL, SMALL_BYTES = "own-unordered", 2000
 UPKEEP_SECONDS = 300
 STEADY_SECONDS = 2.0
-ROUNDS = 4
-"""A broker that went that often over its logs and has changed nothing for a while is done."""
+ROUNDS, STEADY_ROUNDS = 4, 12
+"""A broker that went that often over its logs, and so often since its last change, is done: on a slow machine that takes longer."""
 INTERNAL = "__consumer_offsets"
 
 ALL_OF_DELETION = {
@@ -462,14 +462,14 @@ class Upkeep:
 
     def _wait_until_done(self) -> None:
         end = time.monotonic() + UPKEEP_SECONDS
-        seen, since = self._look(), time.monotonic()
+        seen, since, before = self._look(), time.monotonic(), 0
         while time.monotonic() < end:
             time.sleep(0.1)
             now = self._look()
             rounds = self.broker.output().read_text(encoding="utf-8", errors="replace").count(ROUND)
             if now != seen or rounds < ROUNDS:
-                seen, since = now, time.monotonic()
-            if time.monotonic() - since >= STEADY_SECONDS:
+                seen, since, before = now, time.monotonic(), rounds
+            if time.monotonic() - since >= STEADY_SECONDS and rounds - before >= STEADY_ROUNDS:
                 return
         raise TimeoutError(f"upkeep goes on after {UPKEEP_SECONDS} s; see {self.broker.output()}")
 

@@ -25,7 +25,8 @@ pub(super) fn answer(
             "read_committed ends at the high watermark {stable}, and the log at {end}: the rest is not replicated yet"
         );
         return Ok(Some(Answer {
-            remedy: "the replicas in the ISR must catch up".to_owned(),
+            remedy: "the replicas in the ISR must catch up; a running broker writes its high watermark every few seconds, so ask again"
+                .to_owned(),
             offset: Some(stable),
             ..case.answer(Question::CommittedRead, Reason::NotReplicated, sentence)
         }));
