@@ -17,10 +17,14 @@ REQUEST = struct.Struct(">iqq")
 PIECE = 48 << 10
 """Bytes of one sendfile, as `serve` sends them: larger ones wait for the reader with half of the window unused."""
 
+SEND_BUFFER = 200 << 10
+"""Of the socket, as `serve` sets it for a client on the same machine."""
+
 
 def answer(connection: socket.socket, files: list[int]) -> None:
     """All requests of a connection."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     with connection, connection.makefile("rb") as requests:
         while request := requests.read(REQUEST.size):
             number, offset, left = REQUEST.unpack(request)
