@@ -247,6 +247,16 @@ class RandomLeaders:
     def _batches(self, log_dir: Path) -> set[tuple[str, bytes]]:
         return {(name, data) for name in self._names for _, data in batches(log_bytes(log_dir / name))}
 
+    def _replicated(self, name: str) -> bytes:
+        """What both brokers have: the follower may be behind for a while."""
+        end = time.monotonic() + WAITING_SECONDS
+        while True:
+            one, other = (log_bytes(each.log_dir / name) for each in self._members)
+            if one == other:
+                return one
+            assert time.monotonic() < end, f"{name}: {len(one)} bytes and {len(other)}"
+            time.sleep(0.1)
+
     def _rest(self) -> None:
         """Both replicas and the copy are the same, nothing that the copy had is nowhere, and it has nothing that no replica ever had."""
         code, events = ended(self._first, self._into)
@@ -254,9 +264,8 @@ class RandomLeaders:
         assert code == (3 if cut else 0), events
         assert events[-1]["is_complete"], events
         for name in self._names:
-            one, other = (log_bytes(each.log_dir / name) for each in self._members)
+            one = self._replicated(name)
             assert one
-            assert one == other, name
             assert log_bytes(self._into / name) == one, name
             self.compared += sum(1 for _ in batches(one))
         for each in self._members:
