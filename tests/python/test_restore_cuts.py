@@ -73,13 +73,14 @@ def test_offsets_of_groups_that_are_cut_off_do_not_count(tmp_path: Path) -> None
     assert not groups_told(report)
 
 
+def commit(group: str, offset: int) -> tuple[bytes, bytes]:
+    """A record of `__consumer_offsets` for partition 0 of `top`, as FORMAT.md has it."""
+    key = b"\0\1" + len(group).to_bytes(2) + group.encode() + bytes.fromhex("0003746f7000000000")
+    return key, bytes.fromhex("0000") + offset.to_bytes(8) + bytes(10)
+
+
 def test_offsets_that_a_transaction_commits(tmp_path: Path) -> None:
     """Those of a marker that commits; not aborted ones, and none that was committed anew before the marker."""
-
-    def commit(group: str, offset: int) -> tuple[bytes, bytes]:
-        key = b"\0\1" + len(group).to_bytes(2) + group.encode() + bytes.fromhex("0003746f7000000000")
-        return key, bytes.fromhex("0000") + offset.to_bytes(8) + bytes(10)
-
     with Log.open(tmp_path / "old" / "top-0", "a") as log:
         log.append_records([(None, b"value")] * 5)
     with Log.open(tmp_path / "old" / "__consumer_offsets-0", "a") as log:
@@ -96,11 +97,6 @@ def test_offsets_that_a_transaction_commits(tmp_path: Path) -> None:
 
 def test_a_deletion_takes_back_what_a_transaction_waits_to_commit(tmp_path: Path) -> None:
     """The markers do not bring it back, as in Kafka, whichever producer it is of. What is committed behind the deletion counts."""
-
-    def commit(group: str, offset: int) -> tuple[bytes, bytes]:
-        key = b"\0\1" + len(group).to_bytes(2) + group.encode() + bytes.fromhex("0003746f7000000000")
-        return key, bytes.fromhex("0000") + offset.to_bytes(8) + bytes(10)
-
     with Log.open(tmp_path / "old" / "top-0", "a") as log:
         log.append_records([(None, b"value")] * 5)
     with Log.open(tmp_path / "old" / "__consumer_offsets-0", "a") as log:
