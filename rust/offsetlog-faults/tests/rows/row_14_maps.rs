@@ -230,12 +230,16 @@ impl Case {
                     .map_err(failed("truncate fully"))?;
             }
             Change::Move => counts.moved += self.move_in(writer, end)?,
+            // Both ask too little for the first segment to stay.
             Change::KeepByAge => {
-                let now = START + near_start + 1000;
+                let second = writer.segments().map_err(failed("segments"))?[1].base_offset;
+                let now = START + rng.i64(second..second + behind).min(end - 1) + 1000;
                 counts.removed_by_age += retention(Some(now), &[("retention.ms", "1000")])?;
             }
             Change::KeepBySize => {
-                let bytes = rng.u32(20_000..150_000).to_string();
+                let segments = writer.segments().map_err(failed("segments"))?;
+                let others: u64 = segments[1..].iter().map(|other| other.size_bytes).sum();
+                let bytes = rng.u64(20_000..=others.min(150_000)).to_string();
                 counts.removed_by_size += retention(None, &[("retention.bytes", &bytes)])?;
             }
             Change::Recover => unreachable!("it needs the writer itself"),
