@@ -308,6 +308,19 @@ def test_metadata_that_is_named_and_is_not_there_is_refused(tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("left", [["offsetlog-shared.lock"], ["offsetlog-shared.lock", ".lock"], [f"g-epochs-0.{'0' * 32}-delete/"]])
+def test_what_a_restore_leaves_that_ended_before_its_first_partition(tmp_path: Path, left: list[str]) -> None:
+    """It is no reason for the second call to refuse the folder."""
+    for name in left:
+        place = tmp_path / name
+        if name.endswith("/"):
+            place.mkdir()
+        else:
+            place.touch()
+    report = restore(CLEAN_LOG_DIRS, tmp_path, topics=["g-epochs"])
+    assert states_of(report) == {"restored"}
+
+
 def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:
     """It holds the lock of its log dir."""
     log_dir, metadata = stopped(tmp_path)

@@ -5,11 +5,14 @@ Prints the questions that went through as lines; the first that did not ends the
 
 from __future__ import annotations
 
+import errno
 import pickle
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,12 +79,12 @@ def best_of(number: int) -> str:
     return ("one", "two")[number // 2 % 2]
 
 
-def restored(folder: Path, into: Path, *, dry_run: bool, new_cluster: bool) -> None:
+def restored(folder: Path, into: Path, *, dry_run: bool, new_cluster: bool, states: Collection[str] = ()) -> None:
     """Each partition from its best replica, and none refused."""
     report = restore(
         [folder / "one", folder / "two"], into, topics=[*TOPICS, "long"], new_cluster=new_cluster, dry_run=dry_run, keep_retention=True
     )
-    same({each.state for each in report.partitions}, {"planned" if dry_run else "restored"})
+    same({each.state for each in report.partitions}, set(states) or {"planned" if dry_run else "restored"})
     ends = {key: 2 if key.topic == "many" else SEGMENTS for key in replicated()}
     chosen = {TopicPartition(each.topic, each.partition): each for each in report.partitions if not each.topic.startswith("__")}
     same({key: Path(each.source).parent.name for key, each in chosen.items()}, {key: best_of(key.partition) for key in ends})
@@ -90,6 +93,33 @@ def restored(folder: Path, into: Path, *, dry_run: bool, new_cluster: bool) -> N
     if not dry_run:
         with LogDir.open(into) as log_dir:
             same(log_dir.end_offsets(list(ends)), ends)
+
+
+def partitions_in(log_dir: Path) -> list[str]:
+    names = [path.name for path in log_dir.iterdir()]
+    return [name for name in names if name.rpartition("-")[0] in {*TOPICS, "long"}]
+
+
+def ended_by_too_few(folder: Path, into: Path, partitions: int) -> None:
+    """A restore that can open no more files once it has made so many partitions."""
+    into.mkdir()
+
+    def watch() -> None:
+        while len(partitions_in(into)) < partitions:
+            time.sleep(0.001)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, DESCRIPTORS))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        restore([folder / "one", folder / "two"], into, topics=[*TOPICS, "long"], keep_retention=True)
+    except OSError as error:
+        same(error.errno, errno.EMFILE)
+    else:
+        same("no error", "EMFILE")
+    finally:
+        watcher.join()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
 
 def same(found: object, expected: object) -> None:
@@ -172,6 +202,16 @@ def main() -> None:
             for dry_run in (True, False):
                 restored(folder, folder / place, dry_run=dry_run, new_cluster=place == "cluster")
                 print(f"restore into a {place}, dry run: {dry_run}")
+        return
+    if mode == "restore again":
+        for partitions in (0, 1, 40, 300):
+            into = folder / f"after-{partitions}"
+            ended_by_too_few(folder, into, partitions)
+            some = len(partitions_in(into))
+            same((partitions <= some < ALL + LONG, some), (True, some))
+            restored(folder, into, dry_run=False, new_cluster=False, states=("there", "restored") if some else ("restored",))
+            restored(folder, into, dry_run=False, new_cluster=False, states=("there",))
+            print(f"restored again after {some} partitions")
         return
     if mode == "r":
         with LogDir.open(folder) as log_dir:

@@ -103,6 +103,33 @@ pub fn choose_replica<P: AsRef<Path>>(
 }
 
 impl Extent {
+    /// What a log has now, and whether damage hides its end.
+    pub(crate) fn of(log: &Log, options: &OpenOptions) -> Result<(Self, bool)> {
+        let extent = readable(log.extent())?;
+        let begin = extent.map(|extent| extent.log_start_offset);
+        let end = extent.filter(|extent| !extent.is_damaged);
+        let end = end.map(|extent| extent.log_end_offset);
+        let known = readable(latest_epoch(log))?;
+        let (leader_epoch, end_at) = if let Some((leader_epoch, end)) = known.zip(end) {
+            (leader_epoch.unwrap_or(-1), end)
+        } else {
+            let (leader_epoch, readable) = readable_end(log, options)?;
+            (leader_epoch, end.unwrap_or(readable))
+        };
+        let found = Self {
+            leader_epoch,
+            end: end_at,
+            begin,
+            lacks_before: log.lacks_before()?,
+        };
+        Ok((found, end.is_none()))
+    }
+
+    /// Whether it is of an earlier leader epoch than another one, or ends before it.
+    pub(crate) const fn is_less(self, other: Self) -> bool {
+        self.leader_epoch < other.leader_epoch || self.end < other.end
+    }
+
     /// Whether it begins earlier than another one of which nothing says why it does not.
     pub(crate) const fn begins_before(self, other: Self) -> bool {
         self.lacks_before < other.lacks_before
@@ -142,25 +169,14 @@ impl Replica {
 
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
         let log = Log::open(path, options)?;
-        let extent = readable(log.extent())?;
-        let begin = extent.map(|extent| extent.log_start_offset);
-        let end = extent.filter(|extent| !extent.is_damaged);
-        let end = end.map(|extent| extent.log_end_offset);
-        let known = readable(latest_epoch(&log))?;
-        let (leader_epoch, end_at) = if let Some((leader_epoch, end)) = known.zip(end) {
-            (leader_epoch.unwrap_or(-1), end)
-        } else {
-            let (leader_epoch, readable) = readable_end(&log, options)?;
-            (leader_epoch, end.unwrap_or(readable))
-        };
-        let lacks_before = log.lacks_before()?;
+        let (extent, end_is_hidden) = Extent::of(&log, options)?;
         Ok(Self {
             path: path.to_path_buf(),
-            leader_epoch,
-            end: end_at,
-            end_is_hidden: end.is_none(),
-            begin,
-            lacks_before,
+            leader_epoch: extent.leader_epoch,
+            end: extent.end,
+            end_is_hidden,
+            begin: extent.begin,
+            lacks_before: extent.lacks_before,
             log,
         })
     }

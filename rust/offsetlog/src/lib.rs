@@ -84,10 +84,11 @@ pub use log::{
     LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage, MetadataMark,
     MovedBatch, NodeAnswer, OffsetAndTimestamp, OnCorrupt, OneTopic, OpenOptions, Outcome,
     PartitionRegistration, ProducerState, Progress, RangeOptions, Record, RecoverOptions,
-    RecoveryReport, RemovedSegment, RetentionReason, Scan, ScanOptions, ScanRange, ScanReport,
-    ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile, Severity, Split,
-    TopicImage, TruncationWatch, VerifyOptions, WriteOptions, is_internal_topic, is_secret,
-    keep_kafka_out, lock_shared_files, moving_note, recover, sequence_of, verify, zookeeper_node,
+    RecoveryReport, RemovedSegment, RetentionReason, SHARED_LOCK_FILE, Scan, ScanOptions,
+    ScanRange, ScanReport, ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile,
+    Severity, Split, TopicImage, TruncationWatch, VerifyOptions, WriteOptions, is_internal_topic,
+    is_secret, keep_kafka_out, lock_shared_files, moving_note, recover, sequence_of, verify,
+    zookeeper_node,
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,

@@ -68,7 +68,7 @@ pub(crate) use scan::{id_in, other_topic};
 pub use segment_age::SegmentAge;
 pub use set_aside::SetAsideFile;
 pub use split::Split;
-pub use state::{keep_kafka_out, lock_shared_files};
+pub use state::{SHARED_LOCK_FILE, keep_kafka_out, lock_shared_files};
 pub use truncation_watch::TruncationWatch;
 pub use values::{
     AbortedTransaction, BatchInfo, IndexEntry, Isolation, Location, OffsetAndTimestamp, Record,

@@ -367,3 +367,6 @@ mod lines;
 
 #[path = "written_tests.rs"]
 mod written;
+
+#[path = "meanwhile_tests.rs"]
+mod meanwhile;

@@ -7,6 +7,7 @@ use super::{
     PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, committed, compare,
     open_transactions,
 };
+use crate::replicas::Extent;
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
 use crate::topic_config::config_to_build_with;
 use offsetlog::disk::{IoCall, write_whole};
@@ -197,6 +198,7 @@ impl RestorePlan {
         let Some(log) = &each.log else {
             return Err(Error::argument("sources", "the partition is not open"));
         };
+        self.check_extent(each, log)?;
         let name = format!("{}-{}", each.topic, each.partition);
         let progress = progress.cloned().map(|progress| {
             let name = name.clone();
@@ -237,6 +239,23 @@ impl RestorePlan {
             (None, None) => return Err(Error::argument("into", "no directory for the partition")),
         };
         Ok((state, is_cut))
+    }
+
+    /// Fails if the replica has less by now than when it was chosen: then another one may have more.
+    fn check_extent(&self, each: &PartitionToRestore, log: &Log) -> Result<()> {
+        let Some(planned) = each.extent else {
+            return Ok(());
+        };
+        let (now, _) = Extent::of(log, &self.options)?;
+        if !now.is_less(planned) {
+            return Ok(());
+        }
+        let reason = format!(
+            "it {} now, and had more when the restore was planned: another program truncated or replaced it meanwhile; run it again, which \
+             chooses anew among the replicas",
+            now.less(planned)
+        );
+        Err(Error::log_dir(log.path(), reason))
     }
 
     /// Whether the log dir around a directory is marked as stopped cleanly, or will be: a broker then believes what is in it.

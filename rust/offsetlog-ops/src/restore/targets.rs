@@ -12,7 +12,9 @@ use crate::words::brokers;
 use offsetlog::disk::random;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
-use offsetlog::{BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, local_path};
+use offsetlog::{
+    BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, SHARED_LOCK_FILE, local_path,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -558,9 +560,14 @@ fn one_cluster(places: &Places) -> Result<()> {
     Ok(())
 }
 
+/// Whether nothing is in these folders, or what is left of a restore that ended before the first partition.
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
     let mut listed = paths.iter().map(|path| options.disk.list(path));
-    listed.all(|listed| listed.map_or(true, |entries| entries.is_empty()))
+    listed.all(|listed| {
+        listed.map_or(true, |entries| {
+            entries.iter().all(|entry| entry.name == SHARED_LOCK_FILE)
+        })
+    })
 }
 
 /// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.

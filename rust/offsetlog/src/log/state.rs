@@ -17,8 +17,8 @@ pub use locks::keep_kafka_out;
 pub(in crate::log) use locks::lock;
 pub(crate) use locks::{lock_idle, lock_log_dir, lock_partition};
 pub(in crate::log) use log_dir_files::CHECKPOINT_INTERVAL_MS;
-pub use log_dir_files::lock_shared_files;
 pub(crate) use log_dir_files::{LogDirFiles, forget_dead_writers};
+pub use log_dir_files::{SHARED_LOCK_FILE, lock_shared_files};
 pub(in crate::log) use new_log_dir::became_log_dir;
 pub(crate) use new_log_dir::note_offsets;
 pub(in crate::log) use partition_state::{

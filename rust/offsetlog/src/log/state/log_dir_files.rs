@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Locked while one of our processes changes a file that all partitions share.
-pub(super) const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
+/// The file of a log dir that a process locks while it changes a file that all partitions share: see [`lock_shared_files`].
+pub const SHARED_LOCK_FILE: &str = "offsetlog-shared.lock";
 /// An entry of the list that stands for all partitions: their own state files decide. A program that has the whole log dir open writes
 /// it.
 const ANY: &str = "*";
