@@ -236,9 +236,7 @@ def spark_row(found: dict[str, Any]) -> Row:
     floor, target = SPARK_GOALS.get((row, peer, road), (None, None))
     show = gigabytes(0, found["rows"]) if peer == "a copy, synced" else per_second(found["rows"], "rows")
     work = f"{found['work']}, {road}" if road else found["work"]
-    # What a DataSource of constants costs is the limit of the format; the direct roads make no rows.
-    limit = found.get("limit", []) if road == "read.format" else []
-    return Row(row, work, peer, found["peer"], found["ours"], show, "times", floor, target, limit)
+    return Row(row, work, peer, found["peer"], found["ours"], show, "times", floor, target, found.get("limit", []))
 
 
 def spark_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int], memory: list[str]) -> Iterator[Row]:

@@ -18,13 +18,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 import offsetlog.spark
@@ -41,6 +41,7 @@ except ModuleNotFoundError:  # the older side of a comparison
 # A log dir's Kafka jars that PySpark brings itself; a second copy on the class path would shadow it.
 IN_PYSPARK = ("scala-", "slf4j-", "hadoop-client", "lz4-java", "snappy-java", "jsr305", "spark-tags")
 BATCH_ROWS = 10_000
+READ_BYTES = 512 << 10
 TYPES = {
     "key": "binary",
     "value": "binary",
@@ -66,17 +67,38 @@ class Constants(DataSource):
         return ConstantsReader(dict(self.options))
 
 
+def byte_ranges(paths: list[str], tasks: int) -> list[list[tuple[str, int, int]]]:
+    """Files, cut so that each task has as many bytes: path, first and last position of each part."""
+    sizes = [(path, Path(path).stat().st_size) for path in paths]
+    return [[(path, size * task // tasks, size * (task + 1) // tasks) for path, size in sizes] for task in range(tasks)]
+
+
+def reads(ranges: list[tuple[str, int, int]]) -> Iterator[int]:
+    """Read these bytes and look at none of them; how many came at a time."""
+    buffer = memoryview(bytearray(READ_BYTES))
+    for path, position, end in ranges:
+        with Path(path).open("rb", buffering=0) as file:
+            file.seek(position)
+            left = end - position
+            while left > 0 and (found := file.readinto(buffer[: min(left, READ_BYTES)])):
+                left -= found
+                yield found
+
+
 class ConstantsReader(DataSourceReader):
-    """Two tasks, each of which makes one Arrow batch and gives it again and again."""
+    """Two tasks, each of which makes one Arrow batch and gives it again and again. With files, it reads their bytes beside that: what no
+    source of these rows can do without."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._columns = options["columns"].split(",")
         self._value_bytes = int(options["valuebytes"])
         self._rows = int(options["rows"])
+        self._files = [path for path in options.get("files", "").split(",") if path]
 
     def partitions(self) -> list[InputPartition]:
         half = self._rows // 2
-        return [InputPartition(half), InputPartition(self._rows - half)]
+        ranges = byte_ranges(self._files, 2)
+        return [InputPartition((half, ranges[0])), InputPartition((self._rows - half, ranges[1]))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         def column(name: str) -> pa.Array:
@@ -94,10 +116,35 @@ class ConstantsReader(DataSourceReader):
             return pa.array([0] * BATCH_ROWS, pa.int32())
 
         batch = pa.RecordBatch.from_arrays([column(name) for name in self._columns], names=self._columns)
-        left = partition.value
-        while left > 0:
-            yield batch if left >= BATCH_ROWS else batch.slice(0, left)
-            left -= BATCH_ROWS
+        rows, ranges = partition.value
+        bytes_each = sum(end - start for _, start, end in ranges) / rows
+        coming, came = reads(ranges), 0
+        for done in range(0, rows, BATCH_ROWS):
+            while came < bytes_each * done and (found := next(coming, 0)):
+                came += found
+            yield batch if rows - done >= BATCH_ROWS else batch.slice(0, rows - done)
+        for _ in coming:
+            pass
+
+
+class Discarded(DataSource):
+    """Takes rows as Arrow batches and keeps nothing: what Spark itself needs to hand rows to a Python sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "discarded"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: ARG002 - Spark calls it so
+        return DiscardingWriter()
+
+
+class DiscardingWriter(DataSourceArrowWriter):
+    """Takes all batches of a task."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
 
 
 def session(jars: Path | None) -> SparkSession:
@@ -140,18 +187,19 @@ WORKS = {"count": count, "sum": sum_of_lengths, "noop": to_noop}
 
 
 Side = Callable[[], int]
+T = TypeVar("T")
 
 
-def timed(work: Side) -> tuple[float, int]:
+def timed(work: Callable[[], T]) -> tuple[float, T]:
     """Wall seconds and what the work gave."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
 
 
-def compare(read: Read, roads: dict[str, Side], peers: dict[str, Side], limit: Side | None, rows: int, rounds: int) -> None:
-    """Warms all sides, then lets them take turns; one line for each peer and each of our roads."""
-    sides = {**peers, **roads, **({} if limit is None else {"limit": limit})}
+def compare(read: Read, roads: dict[str, Side], peers: dict[str, Side], limits: dict[str, Side], rows: int, rounds: int) -> None:
+    """Warms all sides, then lets them take turns; one line for each peer and each of our roads. `limits`: of some of these roads."""
+    sides = {**peers, **roads, **{f"limit of {road}": limit for road, limit in limits.items()}}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
         results = {}
@@ -165,7 +213,10 @@ def compare(read: Read, roads: dict[str, Side], peers: dict[str, Side], limit: S
     for name in peers:
         for road in roads:
             figure = {"row": read.row, "work": read.what, "road": road, "peer_name": name, "rows": rows}
-            print(json.dumps({**figure, "peer": seconds[name], "ours": seconds[road], "limit": seconds.get("limit", [])}), flush=True)
+            print(
+                json.dumps({**figure, "peer": seconds[name], "ours": seconds[road], "limit": seconds.get(f"limit of {road}", [])}),
+                flush=True,
+            )
 
 
 def worker_peak_bytes() -> int:
@@ -250,9 +301,20 @@ class SparkRows:
         reader = self._spark.read.format("kafka").option("kafka.bootstrap.servers", self._arguments.broker)
         return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
 
-    def _constants(self, columns: str, value_bytes: int, rows: int) -> DataFrame:
-        reader = self._spark.read.format("constants").option("columns", columns)
+    def _constants(self, columns: str, value_bytes: int, rows: int, files: list[str] | None = None) -> DataFrame:
+        reader = self._spark.read.format("constants").option("columns", columns).option("files", ",".join(files or []))
         return reader.option("valueBytes", value_bytes).option("rows", rows).load()
+
+    def _files(self, topic: str) -> list[str]:
+        return sorted(map(str, Path(self._logs).glob(f"{topic}-*/*.log")))
+
+    def _only_read(self, topic: str, result: int) -> int:
+        """Tasks that read the bytes of a topic, and nothing else; the result that the others come to."""
+        context, tasks = self._spark.sparkContext, byte_ranges(self._files(topic), 2)
+        read = context.parallelize(tasks, len(tasks)).map(lambda ranges: sum(reads(ranges))).sum()
+        if read != sum(Path(path).stat().st_size for path in self._files(topic)):
+            raise SystemExit(f"{topic}: {read} bytes read")
+        return result
 
     def _roads(self, read: Read, columns: str) -> dict[str, Side]:
         """Ours: the format, and for what returns little the direct roads, planned anew in each round."""
@@ -280,7 +342,10 @@ class SparkRows:
                 rows = connector.count()
                 constants = self._constants(read.columns or ",".join(TYPES), read.value_bytes, rows)
                 peers: dict[str, Side] = {"Spark's Kafka connector": functools.partial(work, connector)}
-                compare(read, self._roads(read, read.columns), peers, functools.partial(work, constants), rows, self._rounds)
+                roads, limits = self._roads(read, read.columns), {"read.format": functools.partial(work, constants)}
+                if "spark.map_splits" in roads:
+                    limits["spark.map_splits"] = functools.partial(self._only_read, read.topic, roads["spark.map_splits"]())
+                compare(read, roads, peers, limits, rows, self._rounds)
 
     def _to_write(self, rows: int) -> DataFrame:
         return self._spark.range(0, rows, 1, 4).selectExpr(
@@ -299,7 +364,9 @@ class SparkRows:
             frame.write.format("kafka").option("kafka.bootstrap.servers", self._arguments.broker).option("topic", "bench-written")
         )
         place = self._arguments.scratch / "written"
-        costs: dict[str, list[float]] = {"peer": [], "ours": []}
+        self._spark.dataSource.register(Discarded)
+        discarded = frame.write.format("discarded").mode("append")
+        costs: dict[str, list[float]] = {"peer": [], "ours": [], "limit": []}
         for turn in range(self._rounds + 1):
             topic = jvm.org.apache.kafka.clients.admin.NewTopic("bench-written", 2, 1)
             admin.createTopics(jvm.java.util.List.of(topic)).all().get()
@@ -313,7 +380,9 @@ class SparkRows:
             shutil.rmtree(place)
             admin.deleteTopics(jvm.java.util.List.of("bench-written")).all().get()
             time.sleep(2)
+            took, _ = timed(discarded.save)
             if turn > 0:
+                costs["limit"].append(took)
                 costs["peer"].append(between - start)
                 costs["ours"].append(end - between)
         admin.close()
@@ -346,7 +415,9 @@ class SparkRows:
             if read.value_bytes == 1000:
                 frames["Parquet"] = self._spark.read.parquet(str(self._parquet(read.topic, columns)))
             peers: dict[str, Side] = {name: functools.partial(work, frame) for name, frame in frames.items()}
-            compare(read, {"read.format": functools.partial(work, ours)}, peers, None, rows, self._rounds)
+            reading = self._constants(columns, read.value_bytes, rows, self._files(read.topic))
+            limits = {"read.format": functools.partial(work, reading)}
+            compare(read, {"read.format": functools.partial(work, ours)}, peers, limits, rows, self._rounds)
 
     def _parquet(self, topic: str, columns: str) -> Path:
         target: Path = self._arguments.scratch / f"{topic}-{columns.count(',') + 1}-columns.parquet"

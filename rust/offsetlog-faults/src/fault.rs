@@ -183,6 +183,11 @@ impl FaultDisk {
         self.0.failed().clone()
     }
 
+    /// Forgets the calls that failed.
+    pub fn forget(&self) {
+        self.0.failed().clear();
+    }
+
     fn pass<T>(
         &self,
         call: Call,

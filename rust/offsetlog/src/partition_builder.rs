@@ -4,11 +4,12 @@
 //! [`LogDir`](crate::LogDir) take such a folder for a partition that is being deleted and remove it; any other name would keep
 //! a broker from starting. The last step is one rename, so a crash leaves either the complete new directory or none.
 
+mod appender;
 mod site;
 mod target;
 
 use crate::config::LogConfig;
-use crate::disk::{Access, IoCall, Lock};
+use crate::disk::{Access, IoCall, Lock, process_id};
 use crate::error::{Error, ErrorKind, Result};
 use crate::local_path::local_path;
 use crate::log::{
@@ -86,6 +87,8 @@ pub struct PartitionBuilder {
     stop: i64,
     reads_back: bool,
     lock: Option<Lock>,
+    /// The process whose directory it is.
+    process: u32,
     /// Whether the directory is in place.
     is_done: bool,
 }
@@ -136,6 +139,7 @@ impl PartitionBuilder {
             stop: begin.stop.unwrap_or(i64::MAX),
             reads_back: begin.reads_back,
             lock: Some(lock),
+            process: process_id(),
             is_done: false,
         })
     }
@@ -162,7 +166,8 @@ impl PartitionBuilder {
     ///
     /// # Errors
     /// `Corruption` where the scan raises it, and for an offset below [`next_offset`](Self::next_offset); `Limit`, `RecordBatchTooLarge`,
-    /// `Io`.
+    /// `Io`. The last two may be about a batch that was added before: batches are appended together, and by another thread if they are
+    /// many. After such an error nothing more can be added.
     pub fn add(&mut self, batch: &mut Batch<'_>) -> Result<()> {
         let header = *batch.header();
         let (path, position) = (batch.path(), batch.position());
@@ -297,6 +302,12 @@ impl PartitionBuilder {
 
 impl Drop for PartitionBuilder {
     fn drop(&mut self) {
+        if self.process != process_id() {
+            // A forked child: the directory and its lock are the parent's, which goes on.
+            std::mem::forget(self.lock.take());
+            return;
+        }
+        self.target.stop();
         if !self.is_done {
             self.log.abandon();
         }

@@ -1,6 +1,7 @@
 //! Writes the batches of a new log: copied unchanged, recompressed, or built from old messages.
 
 use super::NewPartition;
+use super::appender::Appender;
 use crate::batch_decoder::BatchDecoder;
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
@@ -8,7 +9,6 @@ use crate::log::{Checksums, LogWriter, OpenOptions, Rewriter};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
-use offsetlog_format::checksum::Crc64;
 use offsetlog_format::v2::{record_size_upper_bound, write_record};
 use offsetlog_format::{Attributes, BatchHeader, BatchView, Codec};
 
@@ -110,6 +110,7 @@ pub(super) struct Target {
     /// The encoded records of `batch`.
     records_encoded: Vec<u8>,
     encoded: Vec<u8>,
+    appender: Appender,
     /// Complete batches that will be appended together.
     chunk: Vec<u8>,
     chunk_first: i64,
@@ -120,8 +121,6 @@ pub(super) struct Target {
     chunk_bytes: usize,
     segment_ms: i64,
     epochs: Epochs,
-    /// Over all bytes that were appended, in their order, if they will be compared with what is read back.
-    digest: Option<Crc64>,
     next_offset: i64,
     pub(super) records: u64,
     pub(super) batches: u64,
@@ -152,6 +151,7 @@ impl Target {
             batch: None,
             records_encoded: Vec::new(),
             encoded: Vec::new(),
+            appender: Appender::new(log, begin.reads_back),
             chunk: Vec::new(),
             chunk_first: 0,
             chunk_timestamp: -1,
@@ -160,7 +160,6 @@ impl Target {
             chunk_bytes: chunk_bytes.min(segment_bytes),
             segment_ms: config.segment_ms(),
             epochs: Epochs::new(begin.leader_epoch_max),
-            digest: begin.reads_back.then(Crc64::default),
             next_offset: 0,
             records: 0,
             batches: 0,
@@ -352,6 +351,7 @@ impl Target {
             self.hand_over_encoded((first, last), -1)?;
         }
         self.append_chunk()?;
+        self.appender.finish()?;
         Ok(self.next_offset)
     }
 
@@ -366,7 +366,12 @@ impl Target {
 
     /// The checksum of all bytes of the new log, if they are read back.
     pub(super) fn digest(&self) -> Option<u64> {
-        self.digest.as_ref().map(Crc64::value)
+        self.appender.digest()
+    }
+
+    /// Ends what is still going on. Call it before the log is given up.
+    pub(super) fn stop(&mut self) {
+        self.appender.stop();
     }
 
     /// The header of an empty batch.
@@ -423,12 +428,8 @@ impl Target {
 
     fn append_chunk(&mut self) -> Result<()> {
         if !self.chunk.is_empty() {
-            self.log.append_copied(&self.chunk, self.chunk_checksums)?;
-            if let Some(digest) = &mut self.digest {
-                digest.update(&self.chunk);
-            }
-            self.chunk.clear();
-            self.chunk_checksums = Checksums::Verified;
+            let checksums = std::mem::replace(&mut self.chunk_checksums, Checksums::Verified);
+            self.appender.append(&mut self.chunk, checksums)?;
         }
         Ok(())
     }
