@@ -1,6 +1,7 @@
 //! Chooses among the directories of one partition, of several log dirs or brokers, the one that has most of it.
 
 use crate::salvage::{everything, history};
+use offsetlog::format::Uuid;
 use offsetlog::{Error, Log, OpenOptions, Result, ScanOptions};
 use std::path::{Path, PathBuf};
 
@@ -17,10 +18,8 @@ pub struct Replica {
     pub end: i64,
     /// Whether damage hides where the log ends.
     pub end_is_hidden: bool,
-    /// The log start offset; `None` if damage hides it. Asked at once: nothing fails after the choice.
-    begin: Option<i64>,
-    /// [`Log::lacks_before`].
-    lacks_before: i64,
+    /// Asked at once: nothing fails after the choice.
+    extent: Extent,
 }
 
 /// How much of the partition a directory has.
@@ -30,10 +29,11 @@ pub(crate) struct Extent {
     pub(crate) leader_epoch: i32,
     /// The log end offset.
     pub(crate) end: i64,
-    /// The log start offset.
+    /// The log start offset; `None` if damage hides it.
     begin: Option<i64>,
-    /// Up to where records may be missing at its beginning.
+    /// [`Log::lacks_before`].
     lacks_before: i64,
+    topic_id: Option<Uuid>,
 }
 
 /// Of several directories of a partition the one that has most.
@@ -121,13 +121,32 @@ impl Extent {
             end: end_at,
             begin,
             lacks_before: log.lacks_before()?,
+            topic_id: readable(log.topic_id())?.flatten(),
         };
         Ok((found, end.is_none()))
     }
 
-    /// Whether it is of an earlier leader epoch than another one, or ends before it.
-    pub(crate) const fn is_less(self, other: Self) -> bool {
-        self.leader_epoch < other.leader_epoch || self.end < other.end
+    /// What tells that a log has other records, or less of them, than when it had `before`; `None` if it has only grown, or records were
+    /// deleted at its beginning.
+    pub(crate) fn is_no_longer(self, before: Self) -> Option<String> {
+        if self.topic_id != before.topic_id && before.topic_id.is_some() {
+            let id = self.topic_id.map_or("none".to_owned(), |id| id.to_string());
+            return Some(format!("has another topic id now, {id}"));
+        }
+        if self.leader_epoch != before.leader_epoch {
+            return Some(format!(
+                "is of leader epoch {} now, and was of {}",
+                self.leader_epoch, before.leader_epoch
+            ));
+        }
+        if self.end < before.end {
+            return Some(format!(
+                "ends at offset {} now, and ended at {}",
+                self.end, before.end
+            ));
+        }
+        (self.lacks_before > before.lacks_before)
+            .then(|| format!("lacks records before offset {} now", self.lacks_before))
     }
 
     /// Whether it begins earlier than another one of which nothing says why it does not.
@@ -159,12 +178,7 @@ impl Extent {
 
 impl Replica {
     pub(crate) const fn extent(&self) -> Extent {
-        Extent {
-            leader_epoch: self.leader_epoch,
-            end: self.end,
-            begin: self.begin,
-            lacks_before: self.lacks_before,
-        }
+        self.extent
     }
 
     fn open(path: &Path, options: &OpenOptions) -> Result<Self> {
@@ -175,8 +189,7 @@ impl Replica {
             leader_epoch: extent.leader_epoch,
             end: extent.end,
             end_is_hidden,
-            begin: extent.begin,
-            lacks_before: extent.lacks_before,
+            extent,
             log,
         })
     }

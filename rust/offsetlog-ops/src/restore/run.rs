@@ -64,6 +64,8 @@ impl RestorePlan {
                 Ok(state) => {
                     if let Some(report) = state.report() {
                         each.log_end_offset = Some(report.built.log_end_offset);
+                        let start = report.built.log_start_offset;
+                        self.warnings.extend(each.begins_at(start));
                     }
                     each.state = state;
                 }
@@ -198,7 +200,6 @@ impl RestorePlan {
         let Some(log) = &each.log else {
             return Err(Error::argument("sources", "the partition is not open"));
         };
-        self.check_extent(each, log)?;
         let name = format!("{}-{}", each.topic, each.partition);
         let progress = progress.cloned().map(|progress| {
             let name = name.clone();
@@ -210,17 +211,32 @@ impl RestorePlan {
         };
         let others = each.other_logs.as_slice();
         let config = self.config_of(each);
-        let (mut built, mut there, mut is_cut) = (None, None, false);
+        let (mut built, mut there, mut is_cut, mut first) = (None, None, false, None);
         let mut noted = |made: Salvaged| {
             *producer_id_max = (*producer_id_max).max(made.producer_id_max);
             is_cut |= made.is_cut_at_time;
-            Box::new(made.report)
+            let made = made.report;
+            let offsets = (made.built.log_start_offset, made.built.log_end_offset);
+            let (start, end) = *first.get_or_insert(offsets);
+            if offsets == (start, end) {
+                return Ok(Box::new(made));
+            }
+            let reason = format!(
+                "{} has offsets {} to {}, and another replica of it got {start} to {end}: the source was changed meanwhile; delete the \
+                 restored directories of the partition and run it again",
+                made.built.path.display(),
+                offsets.0,
+                offsets.1
+            );
+            Err(Error::log_dir(log.path(), reason))
         };
         for (_, path) in &each.into {
+            // Each directory takes its time, and the source may be one of a running broker.
+            self.check_extent(each, log)?;
             let wanted = Wanted::of(each, &config, self.is_marked(path));
             let same = compare::is_there(log, path, each.cut, &wanted, &self.options, others)?;
             if let Some(same) = same {
-                there = Some(noted(same));
+                there = Some(noted(same)?);
                 // A restore that was killed may not have come to them.
                 if let Some(log_dir) = held.around(path) {
                     log_dir.complete_lines(path)?;
@@ -231,7 +247,7 @@ impl RestorePlan {
             let place = (path.as_path(), held.around(path));
             let begin = (Some(&begin), each.cut.until);
             let made = salvage_log(log, place, &self.options, &how, begin, others)?;
-            built = Some(noted(made));
+            built = Some(noted(made)?);
         }
         let state = match (built, there) {
             (Some(built), _) => PartitionState::Restored(built),
@@ -241,19 +257,17 @@ impl RestorePlan {
         Ok((state, is_cut))
     }
 
-    /// Fails if the replica has less by now than when it was chosen: then another one may have more.
+    /// Fails if the replica is no longer what was chosen: another one may have more, and the topic's ids and epochs were planned for it.
     fn check_extent(&self, each: &PartitionToRestore, log: &Log) -> Result<()> {
         let Some(planned) = each.extent else {
             return Ok(());
         };
         let (now, _) = Extent::of(log, &self.options)?;
-        if !now.is_less(planned) {
+        let Some(change) = now.is_no_longer(planned) else {
             return Ok(());
-        }
+        };
         let reason = format!(
-            "it {} now, and had more when the restore was planned: another program truncated or replaced it meanwhile; run it again, which \
-             chooses anew among the replicas",
-            now.less(planned)
+            "it {change}: another program changed it after the restore was planned; run it again, which chooses anew among the replicas"
         );
         Err(Error::log_dir(log.path(), reason))
     }
@@ -305,6 +319,33 @@ impl RestorePlan {
     fn config_of(&self, each: &PartitionToRestore) -> LogConfig {
         let known = self.configs.get(&each.topic);
         known.map(config_to_build_with).unwrap_or_default()
+    }
+}
+
+impl PartitionToRestore {
+    /// Notes where the restored log begins. Returns a warning if the source began earlier when it was chosen.
+    fn begins_at(&mut self, start: i64) -> Option<String> {
+        let planned = std::mem::replace(&mut self.log_start_offset, start);
+        if start <= planned {
+            return None;
+        }
+        let replicas = self.other_replicas.iter().zip(&self.other_logs);
+        let earlier: Vec<String> = replicas
+            .filter(|(_, log)| log.log_start_offset().is_ok_and(|first| first < start))
+            .map(|((path, _), _)| path.display().to_string())
+            .collect();
+        let others = if earlier.is_empty() {
+            String::new()
+        } else {
+            format!("; {} begins earlier", earlier.join(", "))
+        };
+        Some(format!(
+            "{}-{}: restored from offset {start} on, and {} began at {planned} when the restore was planned: its first records were deleted \
+             meanwhile{others}",
+            self.topic,
+            self.partition,
+            self.source.display()
+        ))
     }
 }
 
