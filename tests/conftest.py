@@ -23,6 +23,8 @@ NEEDS = {
     "python/test_old_log_dirs.py": "pyspark",
     "python/test_old_notes.py": "pyspark",
     "python/test_publish_failures.py": "pyspark",
+    "python/test_publish_alike.py": "pyspark",
+    "python/test_publish_deleted.py": "pyspark",
     "python/test_publish_full_disk.py": "pyspark",
     "python/test_publish_twins.py": "pyspark",
     "python/test_publish_marks.py": "pyspark",

@@ -27,7 +27,7 @@ from offsetlog._values import BatchInfo
 from offsetlog._writable_log import WritableLog, moving_note
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, OffsetLogError, UnexpectedAppendOffsetError
 
-__all__ = ["Patience", "Superseded", "digest", "holding", "move_to", "opened", "prints", "why_not"]
+__all__ = ["Patience", "Superseded", "digest", "holding", "move_to", "opened", "prints", "prints_of", "why_not"]
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
@@ -75,13 +75,13 @@ def move_to(
         still()
         before = log.log_end_offset
         # Where nobody has appended since, nothing of this is there.
-        skip = 0 if before == target.start else _there(log, target, commit.preserve_offsets)
+        skip = 0 if before == target.start else _there(log, target, commit)
         left = target.batches - skip
         # Notes of version 0 do not say how many batches each staged log has: those are copied.
         is_known = len(target.marks) == len(target.staged)
         marks: Sequence[tuple[int, str] | None] = target.marks if is_known else [None] * len(target.staged)
         if left and not is_known:
-            _expected(target)
+            prints_of(target)
         for path, mark in zip(target.staged, marks, strict=True) if left else ():
             place = Path(target.directory, path)
             if mark is not None and skip >= mark[0]:
@@ -203,7 +203,7 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     where = f"{target.name}: offsets {target.start} to {end - 1} hold records of it and another program's"
     there = list(prints(log, max(target.start, log.log_start_offset)))
     try:
-        expected = _expected(target)
+        expected = prints_of(target)
     except FileNotFoundError:
         # Whole staged logs are known by their digests.
         at = 0
@@ -247,31 +247,55 @@ def _copy(log: WritableLog, path: Path, skip: int, preserve_offsets: bool) -> in
         return skip
 
 
-def _there(log: Log, target: CommitTarget, preserve_offsets: bool) -> int:
+def _there(log: Log, target: CommitTarget, commit: Commit) -> int:
     """Return how many of the batches, the first ones, a commit that died has published.
 
     Another program may have appended since: our batches are among others, in order, each recognised by its size and checksum.
-    Batches deleted since from the start of the log had been published.
+    Batches deleted since from the start of the log had been published if one behind them is left.
+
+    Raises
+    ------
+    LogDirError
+        Records were deleted, and nothing that is left says whose they were.
     """
     try:
-        expected = _expected(target)
+        expected = prints_of(target)
     except FileNotFoundError:
         # All of it is there: the staged files may be gone.
         if target.marks and log.log_start_offset <= target.start and _begins_with(log, target):
             return target.batches
         raise
-    if preserve_offsets:
+    if commit.preserve_offsets:
         return _kept_there(log, target, expected)
-    count = 0
-    deleted = log.log_start_offset - target.start
-    if deleted > 0:
-        count = sum(each.last_offset < deleted for each in _numbered(expected))
+    count = _first_left(log, target, commit, expected) if log.log_start_offset > target.start else 0
     for batch in prints(log, max(target.start, log.log_start_offset)):
         if count == len(expected):
             break
         if batch[:2] == expected[count][:2]:
             count += 1
     return count
+
+
+def _first_left(log: Log, target: CommitTarget, commit: Commit, expected: list[Print]) -> int:
+    """Return which of the batches is the first that is left of those published: all before it were published too, and deleted."""
+    lasts = [each.last_offset for each in _numbered(expected)]
+    places = {target.start + first: number for number, first in enumerate([0, *(last + 1 for last in lasts[:-1])])}
+    for batch in prints(log, log.log_start_offset):
+        numbers = [number for number, each in enumerate(expected) if each[:2] == batch[:2]]
+        number = places.get(batch.base_offset)
+        # Equal batches are told apart by their places.
+        if number in numbers:
+            return int(number)
+        if len(numbers) == 1:
+            return numbers[0]
+        if numbers:
+            break
+    message = (
+        f"{target.name}: offsets {target.start} to {log.log_start_offset - 1} were deleted since the commit began, and nothing "
+        f"that is left says whether records of it were among them: look, then offsetlog commits --forget {commit.name!r} "
+        "--unfinished, with the first log dir of the job, lets the commit go, and the job, run again after that, publishes all"
+    )
+    raise LogDirError(message, path=target.directory)
 
 
 def _begins_with(log: Log, target: CommitTarget) -> bool:
@@ -309,7 +333,7 @@ def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
         yield each._replace(last_offset=shift + each.last_offset)
 
 
-def _expected(target: CommitTarget) -> list[Print]:
+def prints_of(target: CommitTarget) -> list[Print]:
     """Return how the batches of a partition's staged logs are known.
 
     Raises
@@ -328,7 +352,7 @@ def _expected(target: CommitTarget) -> list[Print]:
 
 
 def _known(path: Path, mark: tuple[int, str]) -> list[Print]:
-    """Return how the batches of a staged log are known, which are those that its mark is of; raise as :func:`_expected` does."""
+    """Return how the batches of a staged log are known, which are those that its mark is of; raise as :func:`prints_of` does."""
     found = list(_staged_prints(path))
     if (len(found), digest(found)) != mark:
         raise _gone(path, len(found), mark[0])

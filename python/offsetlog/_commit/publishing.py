@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 
+from offsetlog._commit.beginning import alike_at_work, from_now
 from offsetlog._commit.moving import Patience, Superseded, holding, move_to, why_not
 from offsetlog._commit.notes import (
     Commit,
@@ -167,9 +168,10 @@ def commit(
         )
         is_noted = False
         try:
-            if not _begun(log_dir, made, before):
+            begun = _begun(all_log_dirs, made, before, patience)
+            if begun is None:
                 continue
-            is_noted = True
+            made, is_noted = begun, True
             way = gives_way(log_dir, made) if keep and before is None else None
             if way is None:
                 _publish(log_dir, made, patience, progress)
@@ -182,21 +184,26 @@ def commit(
         return True
 
 
-def _begun(log_dir: str, made: Commit, before: Commit | None) -> bool:
-    """Write the note of a new commit and its marks; return ``False`` where the note of the name is no longer as it was before."""
+def _begun(log_dirs: Sequence[str], made: Commit, before: Commit | None, patience: Patience) -> Commit | None:
+    """Write the note of a new commit and its marks; return it, or ``None`` where the name's note is no longer as it was before."""
+    log_dir = log_dirs[0]
     holder = mark(log_dir, made)
-    with locked(log_dir):
-        if note_of(log_dir, made.name) != before:
-            # Another driver has gone on under the name since: its note must stay, and may say that all is published.
-            return False
-        if not made.keep:
-            # Once something is published, the disk may be too full to write that it failed.
-            make_ready(log_dir, made._replace(has_failed=True))
-        if holder is not None:
-            # Who forgot the name meanwhile may have removed them.
-            mark(log_dir, made, holder)
-        write(log_dir, made)
-    return True
+    while True:
+        with locked(log_dir):
+            if note_of(log_dir, made.name) != before:
+                # Another driver has gone on under the name since: its note must stay, and may say that all is published.
+                return None
+            alike = alike_at_work(log_dirs, made)
+            if alike is None:
+                made = from_now(made)
+                if not made.keep:
+                    # Once something is published, the disk may be too full to write that it failed.
+                    make_ready(log_dir, made._replace(has_failed=True))
+                if holder is not None:  # who forgot the name meanwhile may have removed them
+                    mark(log_dir, made, holder)
+                write(log_dir, made)
+                return made
+        alike.wait(patience)
 
 
 def finish(log_dir: str, *, metadata: str | None = None, lock_seconds: float = 0.0, progress: Progress | None = None) -> list[str]:

@@ -1,0 +1,140 @@
+"""Two jobs at once whose records are byte for byte the same: each publishes its own, and takes back no other's.
+
+Their rows have timestamps of their own, so that batches of both have the same checksums.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_publish_failures import EXPECTED, found, left, run
+
+from offsetlog import commits
+from offsetlog._commit import moving, publishing, staging
+from offsetlog.errors import LogLockedError, OffsetLogError
+from offsetlog.spark import sink
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+AT = 1_700_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 20)
+
+
+def planned_together(patched: pytest.MonkeyPatch, jobs: int) -> None:
+    """No job writes its note before all have looked where the logs end."""
+    barrier, real = threading.Barrier(jobs), staging.targets_of
+
+    def targets_of(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  # as it is called
+        targets = real(*arguments, **named)
+        # Who looks again finds it broken.
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait(5)
+            barrier.abort()
+        return targets
+
+    patched.setattr(publishing, "targets_of", targets_of)
+
+
+def together(place: Path, kinds: list[str]) -> list[BaseException | None]:
+    """What each job ended with."""
+    ended: list[BaseException | None] = [None] * len(kinds)
+
+    def job(number: int) -> None:
+        try:
+            run(place, kinds[number], at=AT)
+        except (OSError, OffsetLogError) as error:
+            ended[number] = error
+
+    threads = [threading.Thread(target=job, args=(number,)) for number in range(len(kinds))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return ended
+
+
+@pytest.mark.parametrize("kinds", [["named", "stream"], ["nameless", "named"], ["nameless", "nameless"]])
+def test_each_publishes_its_own(tmp_path: Path, kinds: list[str]) -> None:
+    run(tmp_path, "nameless", topic="other")
+    with pytest.MonkeyPatch.context() as patched:
+        planned_together(patched, 2)
+        assert together(tmp_path, kinds) == [None, None]
+    assert found(tmp_path) == sorted(EXPECTED * 2)
+    assert not left(tmp_path)
+
+
+def test_what_one_takes_back_is_not_the_others(tmp_path: Path) -> None:
+    """The second one fails in its third partition."""
+    real, lock, seen = moving.move_to, threading.Lock(), 0
+
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        nonlocal seen
+        if target.partition == 2:
+            with lock:
+                seen += 1
+                is_second = seen == 2
+            if is_second:
+                raise OSError(errno.EIO, "Input/output error")
+        return real(commit, target, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        planned_together(patched, 2)
+        patched.setattr(publishing, "move_to", moved)
+        ended = together(tmp_path, ["nameless", "nameless"])
+    assert [str(error) for error in ended if error is not None] == ["[Errno 5] Input/output error"]
+    assert found(tmp_path) == EXPECTED
+    assert not left(tmp_path)
+
+
+def test_one_that_is_not_done_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that waits names the other one, and what to do."""
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.3)
+    is_at_work, may_go_on, real = threading.Event(), threading.Event(), moving.move_to
+
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        is_at_work.set()
+        assert may_go_on.wait(20)
+        return real(commit, target, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "move_to", moved)
+        # Else it would finish what the other one is about to do.
+        patched.setattr(sink, "finish", lambda *_, **__: [])
+        first = threading.Thread(target=run, args=(tmp_path, "named"), kwargs={"at": AT})
+        first.start()
+        assert is_at_work.wait(20)
+        with pytest.raises(LogLockedError, match=r"t-\d: the commit of 'job day-1' is not done.*--forget 'job day-1'"):
+            run(tmp_path, "stream", at=AT)
+        may_go_on.set()
+        first.join()
+    assert found(tmp_path) == EXPECTED
+    run(tmp_path, "stream", at=AT)
+    assert found(tmp_path) == sorted(EXPECTED * 2)
+    assert [note.is_published for note in commits(tmp_path)] == [True, True]
+
+
+def test_others_records_keep_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Jobs with other records publish at the same time."""
+    caplog.set_level(logging.WARNING)
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patched:
+        planned_together(patched, 2)
+        kinds = enumerate(["named", "stream"])
+        threads = [threading.Thread(target=run, args=(tmp_path, kind), kwargs={"at": AT + number}) for number, kind in kinds]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert time.monotonic() - began < 20
+    assert found(tmp_path) == sorted(EXPECTED * 2)
