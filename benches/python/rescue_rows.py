@@ -31,11 +31,18 @@ class Sides:
     plain_name: str
     plain: tuple[str | Path, ...]
     rescue: tuple[str | Path, ...]
-    cost: Cost
+    costs: tuple[Cost, ...]
+    """By the first it is judged."""
     check: Check
     show: Callable[[float], str]
     limit: tuple[str | Path, ...] = ()
     """What the machine itself needs for the work."""
+
+
+def named(sides: Sides) -> list[tuple[Cost, str]]:
+    """Its costs, each with the name of its line."""
+    first, *others = sides.costs
+    return [(first, sides.work), *((cost, f"{sides.work}, {cost}") for cost in others)]
 
 
 def nothing_lost(scan: Round, salvage: Round, work: str) -> None:
@@ -117,16 +124,18 @@ class Rescue:
             plain, rescue = (lambda: ours.round(*sides.plain)), (lambda: ours.round(*sides.rescue))
             sides.check(warm(plain, 0.3), warm(rescue, 0.3), sides.work)
             limit = (lambda: ours.round(*sides.limit)) if sides.limit else None
-            turns = self._beside.turns((ours,), plain, rescue, sides.work, (sides.cost,), check=sides.check, limit=limit)
-        costs, limits = turns.costs(sides.cost), turns.limit(sides.cost)
-        yield Row(sides.number, sides.work, sides.plain_name, *costs, sides.show, "times", FLOOR.get(sides.number, GOAL), GOAL, limits)
+            turns = self._beside.turns((ours,), plain, rescue, sides.work, sides.costs, check=sides.check, limit=limit)
+        floor = FLOOR.get(sides.number, GOAL)
+        for cost, work in named(sides):
+            yield Row(sides.number, work, sides.plain_name, *turns.costs(cost), sides.show, "times", floor, GOAL, turns.limit(cost))
 
     def _compare(self, sides: Sides) -> Iterator[Row]:
         peer, ours = programs = self._beside.programs()
         with peer, ours:
             work = (lambda: peer.round(*sides.rescue)), (lambda: ours.round(*sides.rescue))
-            turns = self._beside.turns(programs, *work, sides.work, (sides.cost,))
-        yield Row(sides.number, sides.work, "", *turns.costs(sides.cost), sides.show)
+            turns = self._beside.turns(programs, *work, sides.work, sides.costs)
+        for cost, line in named(sides):
+            yield Row(sides.number, line, "", *turns.costs(cost), sides.show)
 
     def _salvage(self, codec: str, value_bytes: int) -> Sides:
         log: Path = self._beside.data.log(scan_spec(self._beside.sizes, codec, value_bytes)).ours
@@ -138,7 +147,7 @@ class Rescue:
             "a scan of every record",
             ("records", log),
             ("salvage", log, self._folder / log.name),
-            "cpu",
+            ("cpu", "wall"),
             nothing_lost,
             gigabytes(0, count * (value_bytes + KEY_BYTES)),
             ("copy", log, self._folder / log.name),
@@ -153,7 +162,7 @@ class Rescue:
             "ls of the same",
             ("verb", "ls", log_dir),
             ("verb", "why", log_dir),
-            "wall",
+            ("wall",),
             functools.partial(every_partition, count),
             milliseconds,
         )
@@ -171,7 +180,7 @@ class Rescue:
             "cp --reflink=never and sync",
             ("cp", source, copied),
             ("restore", source, restored),
-            "wall",
+            ("wall",),
             Whole(source, copied, restored, self._met),
             gigabytes(0, count),
         )

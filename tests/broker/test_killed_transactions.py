@@ -46,7 +46,7 @@ SETTINGS = {
     # The same of a broker with ZooKeeper.
     "zookeeper.session.timeout.ms": 2000,
 }
-KILLS = {"4.3.0": 10, "3.9.2": 5, "2.8.2": 5} if IS_WHOLE else {"4.3.0": 4, "3.9.2": 2, "2.8.2": 2}
+KILLS = {"4.3.0": 10, "3.9.2": 5, "2.8.2": 5} if IS_WHOLE else {"4.3.0": 4}
 MOST = 15
 """Kills, until each direction has occurred."""
 AWAY = 2

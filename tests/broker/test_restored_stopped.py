@@ -41,12 +41,9 @@ from offsetlog import restore
     "case",
     cases(
         [
-            ("clean", "4.3.0", 2),
+            ("torn", "4.3.0", 2),
+            ("live", "3.9.2", 1),
             ("clean", "2.8.2", 2),
-            ("unclean", "3.9.2", 1),
-            ("live", "3.9.2-zookeeper", 1),
-            ("2.8.2", "2.8.2", 1),
-            ("torn", "4.3.0", 1),
         ],
         ("clean", *KILLED, "2.8.2", "torn"),
         ("4.3.0", "3.9.2", "3.9.2-zookeeper", "2.8.2"),
