@@ -321,6 +321,21 @@ def test_what_a_restore_leaves_that_ended_before_its_first_partition(tmp_path: P
     assert states_of(report) == {"restored"}
 
 
+def test_the_second_folder_of_a_restore_that_ended_at_the_first(tmp_path: Path) -> None:
+    """It was never made. A broker's log dirs have to be there."""
+    for name in (".lock", "offsetlog-shared.lock"):
+        (tmp_path / "one").mkdir(exist_ok=True)
+        (tmp_path / "one" / name).touch()
+    places = [tmp_path / "one", tmp_path / "two"]
+    assert states_of(restore(CLEAN_LOG_DIRS, places, topics=["g-epochs"])) == {"restored"}
+    assert states_of(restore(CLEAN_LOG_DIRS, places, topics=["g-epochs"])) == {"there"}
+    assert sorted(path.name for place in places for path in place.glob("g-*")) == ["g-epochs-0", "g-epochs-1"]
+    log_dir, metadata = stopped(tmp_path)
+    with pytest.raises(LogDirError, match=r"only one has a meta\.properties"):
+        restore(SOURCES, [log_dir, tmp_path / "three"], topics=["g-epochs"], metadata=metadata)
+    assert not (tmp_path / "three").exists()
+
+
 def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:
     """It holds the lock of its log dir."""
     log_dir, metadata = stopped(tmp_path)

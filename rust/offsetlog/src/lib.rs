@@ -94,7 +94,7 @@ pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,
     LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, PendingOffset, Route,
     ShareGroupOffset, Stray, TopicPartition, TopicSettings, Transaction, TransactionList,
-    TransactionState, Unread, murmur2, partition_for,
+    TransactionState, Unread, murmur2, new_topic_id, partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -40,7 +40,7 @@ pub use groups::{
     ShareGroupOffset,
 };
 pub use maintain::LogDirMaintainReport;
-pub use routing::{Partitioner, murmur2, partition_for};
+pub use routing::{Partitioner, murmur2, new_topic_id, partition_for};
 pub use strays::Stray;
 pub use topic_settings::{ClusterSettings, TopicSettings};
 pub use topics::NewTopic;

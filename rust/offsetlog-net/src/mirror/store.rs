@@ -19,7 +19,7 @@ use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
     Error, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter, MaintainOptions, NewTopic,
-    OpenOptions, Result, TopicPartition, is_internal_topic, local_path,
+    OpenOptions, Result, TopicPartition, is_internal_topic, local_path, new_topic_id,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -174,20 +174,24 @@ impl Store {
         if known.is_empty() {
             // Those of an earlier copy, perhaps of another topic of the name.
             self.forget_earlier(name, |_| true, &mut ready.warnings)?;
+            let mut topic_id = (!id.is_zero()).then_some(id);
+            if id.is_zero()
+                && let Some(note) = &mut self.note
+            {
+                // Noted before the topic is there: an id that nobody noted would pass for that of another topic at the source.
+                let own = new_topic_id();
+                note.own_ids.insert(name.to_owned(), own);
+                note.write(self.open.disk.as_ref(), &self.path)?;
+                topic_id = Some(own);
+            }
             let topic = NewTopic {
                 name,
                 partitions,
                 config: config.clone().unwrap_or_default(),
-                topic_id: (!id.is_zero()).then_some(id),
+                topic_id,
             };
-            let made = self.log_dir.create_topic(&topic)?;
+            self.log_dir.create_topic(&topic)?;
             ready.new = (0..partitions).collect();
-            if id.is_zero()
-                && let Some(note) = &mut self.note
-            {
-                note.own_ids.insert(name.to_owned(), made);
-                note.write(self.open.disk.as_ref(), &self.path)?;
-            }
         } else {
             if let Some(another) = self.check_ids(name, id, &known)? {
                 return Ok(TopicOutcome::Another(another));

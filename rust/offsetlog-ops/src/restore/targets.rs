@@ -9,11 +9,11 @@ use super::{PartitionToRestore, RestoreOptions, SourcePartition};
 use crate::identity::{absent_log_dirs, assigned_directory};
 use crate::places::{LogDirPlace, Places};
 use crate::words::brokers;
-use offsetlog::disk::random;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
 use offsetlog::{
     BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, SHARED_LOCK_FILE, local_path,
+    new_topic_id,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,14 @@ impl Targets {
         let Some(first) = all.first().cloned() else {
             return Err(Error::argument("into", "no log dir to restore into"));
         };
-        let mut with_metadata = all.clone();
+        // Folders that are made, where others are there already.
+        let (mut with_metadata, new): (Vec<PathBuf>, Vec<PathBuf>) = all
+            .iter()
+            .cloned()
+            .partition(|path| how.new_cluster || is_there(path, options));
+        if with_metadata.is_empty() {
+            with_metadata.clone_from(&all);
+        }
         for path in &how.metadata {
             with_metadata.push(local_path(path)?);
         }
@@ -134,6 +141,12 @@ impl Targets {
         let mut found = Self::folder(Vec::new());
         found.metadata = places.metadata.take();
         for path in &all {
+            if new.contains(path) {
+                found
+                    .log_dirs
+                    .extend(Self::folder(vec![path.clone()]).log_dirs);
+                continue;
+            }
             let place = places.log_dirs.iter().find(|place| place.path == *path);
             let Some(place) = place.filter(|place| place.is_whole) else {
                 let reason = "a log dir expected, the folder around partition directories";
@@ -326,7 +339,7 @@ impl Targets {
         let name = &topic.to_make.name;
         let known = self.known_id(name).or(topic.to_make.topic_id);
         known.unwrap_or_else(|| {
-            let drawn = new_id();
+            let drawn = new_topic_id();
             self.ids.insert(name.clone(), drawn);
             drawn
         })
@@ -560,6 +573,11 @@ fn one_cluster(places: &Places) -> Result<()> {
     Ok(())
 }
 
+fn is_there(path: &Path, options: &OpenOptions) -> bool {
+    let found = options.disk.stat(path);
+    !found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
 /// Whether nothing is in these folders, or what is left of a restore that ended before the first partition.
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
     let mut listed = paths.iter().map(|path| options.disk.list(path));
@@ -568,14 +586,4 @@ fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
             entries.iter().all(|entry| entry.name == SHARED_LOCK_FILE)
         })
     })
-}
-
-/// An id as Kafka draws them, without a `-` at its front, which its tools would take for an option.
-fn new_id() -> Uuid {
-    loop {
-        let id = Uuid::from_bytes(random().u128(..).to_be_bytes());
-        if !id.is_zero() && !id.to_string().starts_with('-') {
-            return id;
-        }
-    }
 }

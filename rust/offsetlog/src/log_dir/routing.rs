@@ -141,19 +141,33 @@ impl Router {
         self.random.u128(..).to_be_bytes()
     }
 
-    /// A random topic id as Kafka draws it: never one whose text starts with `-`, which tools would take for an option.
+    /// As [`new_topic_id`].
     pub(super) fn topic_id(&mut self) -> Uuid {
-        loop {
-            let id = Uuid::from_bytes(self.unique_id());
-            if !id.to_string().starts_with('-') && !id.is_zero() && id != Uuid::METADATA_TOPIC {
-                return id;
-            }
-        }
+        topic_id_of(|| self.unique_id())
     }
 
     /// Forgets a topic whose partitions have changed or that was deleted.
     pub(super) fn forget(&mut self, topic: &str) {
         self.topics.remove(topic);
+    }
+}
+
+/// Draws a topic id as Kafka does (`Uuid.randomUuid`): never one whose text starts with `-`, which tools would take for an option.
+///
+/// ```
+/// assert!(!offsetlog::new_topic_id().to_string().starts_with('-'));
+/// ```
+#[must_use]
+pub fn new_topic_id() -> Uuid {
+    topic_id_of(|| random().u128(..).to_be_bytes())
+}
+
+fn topic_id_of(mut draw: impl FnMut() -> [u8; 16]) -> Uuid {
+    loop {
+        let id = Uuid::from_bytes(draw());
+        if !id.to_string().starts_with('-') && !id.is_zero() && id != Uuid::METADATA_TOPIC {
+            return id;
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::mirror::perform::{lock, perform};
 use crate::mirror::report::EventKind;
 use crate::mirror::store::{AppendOutcome, Store, TopicOutcome, is_of_topic};
 use crate::mirror::work::{Append, GroupCommit, Work};
-use offsetlog::disk::Disk;
+use offsetlog::disk::{Disk, RealDisk};
 use offsetlog::format::Uuid;
 use offsetlog::format::builder::{BatchFields, NewRecord, Uncompressed, write_batch};
 use offsetlog::{GroupsOptions, LogDir, OpenOptions, TopicPartition};
@@ -514,4 +514,47 @@ fn a_partition_that_did_not_open_and_is_back_with_its_topic_comes_to_its_end() {
     let report = lock(&run.core).report();
     assert!(is_done, "{report:#?}");
     assert_same(&run, 0);
+}
+
+/// The id that a mirror gives a topic of brokers without ids stays its own, wherever it was killed: when they have ids one day, the copy is
+/// no other topic.
+#[test]
+fn a_topic_of_brokers_without_ids_is_no_other_one_after_their_upgrade() {
+    let mut kills = 0;
+    for nth in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mirror");
+        let disk = FaultDisk::new(Arc::new(RealDisk), Plan::none());
+        let open = |disk: Arc<dyn Disk>| {
+            let open = OpenOptions {
+                disk,
+                ..OpenOptions::default()
+            };
+            let mut store = Store::open(&path, &MirrorOptions::default(), &open).unwrap();
+            store.identify(Some("one")).unwrap();
+            store
+        };
+        let mut store = open(Arc::new(disk.clone()));
+        disk.set(Plan {
+            kinds: |call, _| call.is_change(),
+            nth,
+            lasting: Lasting::Killed,
+            ..Plan::none()
+        });
+        let made = store.topic("n", Uuid::ZERO, 2, None);
+        let was_killed = !disk.failed().is_empty();
+        assert_eq!(made.is_err(), was_killed, "{nth}");
+        drop(store);
+        kills += u32::from(was_killed);
+        for id in [Uuid::ZERO, topic_id(), topic_id()] {
+            let mut store = open(Arc::new(RealDisk));
+            let made = store.topic("n", id, 2, None).unwrap();
+            assert!(matches!(made, TopicOutcome::Ready(_)), "{nth}, {id}");
+            store.close().unwrap();
+        }
+        if !was_killed {
+            break;
+        }
+    }
+    assert!(kills > 10, "{kills}");
 }

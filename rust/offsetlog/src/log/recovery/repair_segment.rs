@@ -76,8 +76,19 @@ impl Loading<'_> {
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
         let kept = self.save_truncated_bytes(&path, contents.valid_bytes, bytes)?;
+        // The damage goes last, and the segment behind it last but one: a recovery that ends in between is begun anew.
+        let cuts_before = self.report.cut.len();
+        for &later in later.iter().rev() {
+            self.quarantine_segment(later, "it stands behind bytes that are no batch")?;
+        }
+        let quarantined = self.report.cut.split_off(cuts_before);
         if !self.terms.dry_run {
             let disk = self.directory.disk.as_ref();
+            if !quarantined.is_empty() {
+                disk.sync_directory(&self.directory.path).map_err(|error| {
+                    Error::io(IoCall::SyncDirectory, &self.directory.path, error)
+                })?;
+            }
             disk.open(&path, Access::Write)
                 .and_then(|file| file.set_len(contents.valid_bytes))
                 .map_err(|error| Error::io(IoCall::Truncate, &path, error))?;
@@ -92,9 +103,7 @@ impl Loading<'_> {
             offsets: lost.offsets,
             kept,
         });
-        for &later in later {
-            self.quarantine_segment(later, "it stands behind bytes that are no batch")?;
-        }
+        self.report.cut.extend(quarantined.into_iter().rev());
         Ok(())
     }
 

@@ -1,0 +1,113 @@
+//! A recovery that ends in the middle, wherever it does: the next one finds what the first would have found, and leaves the same log.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use offsetlog::disk::RealDisk;
+use offsetlog::{
+    AppendOptions, BatchBuilder, LogConfig, LogWriter, OpenOptions, RecoverOptions, RecoveryReport,
+    Result, WriteOptions, recover,
+};
+use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Segments of six records in batches of three.
+const SEGMENTS: i64 = 5;
+
+/// A log of which a bit is wrong in the batch that begins at `offset`.
+fn damaged(path: &Path, offset: i64) {
+    let write = WriteOptions {
+        config: Some(LogConfig::parse([("file.delete.delay.ms", "0")]).unwrap()),
+        ..WriteOptions::default()
+    };
+    let log = LogWriter::open(path, &OpenOptions::default(), &write).unwrap();
+    for segment in 0..SEGMENTS {
+        for _ in 0..2 {
+            let mut batch = BatchBuilder::default();
+            for _ in 0..3 {
+                batch
+                    .push(1_700_000_000_000, None, Some(b"value"), &[])
+                    .unwrap();
+            }
+            log.append(&mut batch, &AppendOptions::default()).unwrap();
+        }
+        if segment + 1 < SEGMENTS {
+            log.roll().unwrap();
+        }
+    }
+    let found = log.log().batches(Some(offset), None).unwrap().next();
+    let found = found.unwrap().unwrap();
+    log.close().unwrap();
+    let segment = path.join(format!("{:020}.log", found.segment));
+    let file = fs::File::options().write(true).open(segment).unwrap();
+    file.write_at(&[0xff], found.position + 63).unwrap();
+}
+
+/// The segments, and which of them were put aside.
+fn left(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|ending| ending == "log"));
+    logs.map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name, fs::read(path).unwrap())
+    })
+    .collect()
+}
+
+fn recovered(path: &Path, disk: Option<&FaultDisk>) -> Result<RecoveryReport> {
+    let mut options = OpenOptions::default();
+    if let Some(disk) = disk {
+        options.disk = Arc::new(disk.clone());
+    }
+    recover(path, &options, &RecoverOptions::default())
+}
+
+#[test]
+fn the_second_call_goes_on_where_the_first_ended() {
+    // In the second batch of the first segment, in the first batch of a segment, and in the last one.
+    for offset in [3, 12, 27] {
+        let whole = tempfile::tempdir().unwrap();
+        let path = whole.path().join("orders-0");
+        damaged(&path, offset);
+        let undisturbed = recovered(&path, None).unwrap();
+        let expected = left(&path);
+        let mut ended = 0;
+        for lasting in [Lasting::Killed, Lasting::Once] {
+            for nth in 1.. {
+                let folder = tempfile::tempdir().unwrap();
+                let path = folder.path().join("orders-0");
+                damaged(&path, offset);
+                let disk = FaultDisk::new(
+                    Arc::new(RealDisk),
+                    Plan {
+                        kinds: |call: Call, _| call.is_change(),
+                        nth,
+                        lasting,
+                        ..Plan::none()
+                    },
+                );
+                let first = recovered(&path, Some(&disk));
+                if disk.failed().is_empty() {
+                    break;
+                }
+                ended += u32::from(first.is_err());
+                let was_whole = left(&path) == expected;
+                let second = recovered(&path, None).unwrap();
+                let what = format!("{offset}, {lasting:?} {nth}");
+                assert!(left(&path) == expected, "{what}: another log");
+                assert_eq!(second.log_end_offset, undisturbed.log_end_offset, "{what}");
+                // Sound, and nothing to cut, only where nothing was left to do.
+                assert!(was_whole || !second.cut.is_empty(), "{what}: told as sound");
+            }
+        }
+        assert!(ended > 3, "{offset}: {ended}");
+    }
+}
