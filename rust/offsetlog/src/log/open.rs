@@ -65,12 +65,16 @@ pub(super) fn open_for_append(
         let config = write.config.clone().unwrap_or_default();
         config.or_defaults(&write.defaults)?;
         // So is the log dir's lock: a running broker does not know of a new folder.
-        let _broker = match path.parent() {
+        let broker = match path.parent() {
             Some(parent) if folder::has_log_dir_files(disk, parent)? => {
                 Some(lock_log_dir(disk, parent)?)
             }
             _ => None,
         };
+        if broker.is_some() {
+            // Those of an earlier directory of the name, which a deletion left that ended in the middle.
+            forget_partition(path, options, None)?;
+        }
         make_directory(disk, path)?;
     }
     open_for_append_in(path, options, write, None, None)
