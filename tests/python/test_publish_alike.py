@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_publish_failures import EXPECTED, found, left, run
+from test_publish_failures import EXPECTED, ROWS, found, left, run
 
-from offsetlog import commits
+from offsetlog import commits, forget_commit
 from offsetlog._commit import moving, publishing, staging
-from offsetlog.errors import LogLockedError, OffsetLogError
+from offsetlog.errors import LogDirError, LogLockedError, OffsetLogError
 from offsetlog.spark import sink
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -120,6 +120,60 @@ def test_one_that_is_not_done_is_not_waited_for_for_ever(tmp_path: Path, monkeyp
     run(tmp_path, "stream", at=AT)
     assert found(tmp_path) == sorted(EXPECTED * 2)
     assert [note.is_published for note in commits(tmp_path)] == [True, True]
+
+
+def test_one_that_gives_up_waiting_leaves_no_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the job's other log dirs, where they would say that a note of its name is in the first one."""
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.3)
+    first, second = tmp_path / "first", tmp_path / "second"
+    run(first, "named", topic="other")
+    run(second, "nameless", topic="elsewhere")
+    both = f"{first},{second}"
+    run(first, "nameless", at=AT)
+    is_at_work, may_go_on, real = threading.Event(), threading.Event(), moving.move_to
+
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        is_at_work.set()
+        assert may_go_on.wait(120)
+        return real(commit, target, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "move_to", moved)
+        patched.setattr(sink, "finish", lambda *_, **__: [])
+        working = threading.Thread(target=run, args=(first, "nameless"), kwargs={"at": AT, "rows": ROWS})
+        working.start()
+        assert is_at_work.wait(120)
+        with pytest.raises(LogLockedError, match="is not done"):
+            run(both, "stream", at=AT)  # type: ignore[arg-type]  # its text is the path
+        may_go_on.set()
+        working.join()
+    assert not [*second.glob("offsetlog-commit-*.at")]
+    run(both, "stream", at=AT)  # type: ignore[arg-type]  # as above
+    assert [*second.glob("offsetlog-commit-*.at")]
+    assert found(first) == sorted(EXPECTED * 3)
+
+
+@pytest.mark.parametrize("published", [0, 1])
+def test_a_nameless_job_that_somebody_lets_go_does_not_say_that_it_is_published(tmp_path: Path, published: int) -> None:
+    """Its note is gone, as that of one which somebody else has finished."""
+    run(tmp_path, "named", topic="other")
+    seen, real = 0, moving.move_to
+
+    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
+        nonlocal seen
+        if seen == published:
+            forget_commit(tmp_path, commit.name, unfinished=True)
+        seen += 1
+        return real(commit, target, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "PARTITIONS_AT_ONCE", 1)
+        patched.setattr(publishing, "move_to", moved)
+        with pytest.raises(LogDirError, match="taken back or forgotten") as failed:
+            run(tmp_path, "nameless")
+    assert any("what was published of it until then stays" in note for note in failed.value.__notes__)
+    assert len(found(tmp_path)) == 10 * published
+    assert not left(tmp_path)
 
 
 def test_others_records_keep_nobody(tmp_path: Path) -> None:

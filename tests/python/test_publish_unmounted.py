@@ -74,6 +74,53 @@ class Places:
             return sorted((record.value or b"").decode() for record in log_dir.scan(partitions))
 
 
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_a_task_makes_no_partition_that_went_away(tmp_path: Path, how: str) -> None:
+    """Its rows were routed before. A directory made then would hide the log, and what is published there is lost when that is back."""
+    place = tmp_path / "logs"
+    run(place, "named")
+    directory, aside = place / "t-1", tmp_path / "t-1"
+    settings, rows = LogConfig(), pa.RecordBatch.from_pydict({"value": pa.array([b"late"])})
+    stage = Stage("job", "attempt")
+    stage.append("t", 0, str(place / "t-0"), settings, rows, preserve_offsets=False)
+    directory.rename(aside)
+    if how == "empty":
+        directory.mkdir()
+    with pytest.raises(FileNotFoundError, match="mount its log dir again") as failed:
+        stage.append("t", 1, str(directory), settings, rows, preserve_offsets=False)
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOENT, str(directory))
+    stage.abandon()
+    assert [*directory.glob("*")] == []
+    assert directory.exists() == (how == "empty")
+    assert not left(place)
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "staged anew"])
+@pytest.mark.parametrize("kind", ["named", "nameless"])
+def test_nothing_is_published_into_a_partition_that_went_away(tmp_path: Path, kind: str, how: str) -> None:
+    place = tmp_path / "logs"
+    run(place, "nameless", topic="other")
+    with LogDir.open(place, "a") as log_dir:
+        log_dir.create_topic("t", 3)
+    directory, aside = place / "t-1", tmp_path / "t-1"
+
+    def unmounted() -> None:
+        directory.rename(aside)
+        if how != "gone":
+            directory.mkdir()
+        if how == "staged anew":
+            shutil.copytree(aside / STAGING, directory / STAGING)
+
+    with pytest.raises(OSError, match=r"is no more|No such file|not mounted") as failed:
+        run(place, kind, staged=unmounted)
+    assert isinstance(failed.value, FileNotFoundError)
+    assert all(not list(Log.open(place / name).scan()) for name in ("t-0", "t-2"))
+    shutil.rmtree(directory, ignore_errors=True)
+    aside.rename(directory)
+    run(place, kind)
+    assert found(place) == EXPECTED
+
+
 def told_by(error: Exception) -> list[str]:
     return getattr(error, "__notes__", [])
 

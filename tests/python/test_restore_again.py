@@ -180,3 +180,22 @@ def test_retention_of_an_earlier_disk_stays_in_the_file(tmp_path: Path) -> None:
     assert ["an earlier restore set retention.ms=-1" in each.reason for each in report.remaining if each.about == "g-epochs"] == [True]
     restore([two, metadata], into, keep_retention=True, **how)
     assert "retention.ms" not in settings(file, "g-epochs")
+
+
+def test_what_retention_was_kept_from_is_told_again(tmp_path: Path) -> None:
+    """The first call may have ended behind the file, and have told nobody. Nothing else says what the topic had."""
+    into = formatted(tmp_path / "new")
+    one, two = disks(tmp_path)
+    how: dict[str, Any] = {"topics": "g-epochs", "new_cluster": True}
+
+    def commands(**more: Any) -> list[str]:  # noqa: ANN401  # options
+        report = restore([one, two], into, **how, **more)
+        told = [each for each in report.remaining if each.about == "g-epochs"]
+        return [command for each in told for command in each.commands if "retention" in command]
+
+    first = commands()
+    assert first
+    assert settings(into / "bootstrap.checkpoint", "g-epochs")["retention.ms"] == b"-1"
+    assert commands() == first
+    assert commands(dry_run=True) == first
+    assert commands(keep_retention=True) == []

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from offsetlog._commit.notes import Commit, locked, notes, remove
+from offsetlog._commit.staging import let_go
 from offsetlog._commit.whereabouts import unmark
 from offsetlog._folder import folder_kind
 from offsetlog._log_dir import LogDir
@@ -79,6 +80,9 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
                 "again, which publishes all of them"
             )
             raise LogDirError(message, path=place)
+        if not note.is_published and not note.keep:
+            # Its job may be at work, and would take it for published where its note is gone.
+            let_go(place, note)
         remove(place, note.name)
         unmark(place, note)
     for target in note.targets:

@@ -23,7 +23,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from offsetlog._commit.beginning import alike_at_work, from_now
 from offsetlog._commit.moving import Patience, Superseded, holding, move_to, why_not
@@ -42,18 +42,11 @@ from offsetlog._commit.notes import (
     write,
 )
 from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
-from offsetlog._commit.repeated import was_done
+from offsetlog._commit.repeated import is_done, was_done
 from offsetlog._commit.staging import Staged, discard, targets_of
 from offsetlog._commit.telling import noted_contents, summary
 from offsetlog._commit.whereabouts import gives_way, mark, rival_of, unmark
-from offsetlog.errors import (
-    ClusterError,
-    LogDirError,
-    LogLockedError,
-    LogPoisonedError,
-    MetadataFileError,
-    OffsetLogError,
-)
+from offsetlog.errors import ClusterError, LogDirError, LogLockedError, LogPoisonedError, MetadataFileError, OffsetLogError
 
 __all__ = ["Contents", "commit", "finish", "settled", "undo"]
 
@@ -186,8 +179,18 @@ def commit(
 
 def _begun(log_dirs: Sequence[str], made: Commit, before: Commit | None, patience: Patience) -> Commit | None:
     """Write the note of a new commit and its marks; return it, or ``None`` where the name's note is no longer as it was before."""
+    holder = mark(log_dirs[0], made)
+    try:
+        return _noted(log_dirs, made, before, patience, holder)
+    except Exception:
+        with suppress(OSError, MetadataFileError), locked(log_dirs[0]):
+            if note_of(log_dirs[0], made.name) is None:
+                unmark(log_dirs[0], made)
+        raise
+
+
+def _noted(log_dirs: Sequence[str], made: Commit, before: Commit | None, patience: Patience, holder: str | None) -> Commit | None:
     log_dir = log_dirs[0]
-    holder = mark(log_dir, made)
     while True:
         with locked(log_dir):
             if note_of(log_dir, made.name) != before:
@@ -424,21 +427,12 @@ def _publish(log_dir: str, note: Commit, patience: Patience, progress: Progress 
 
 def _check_done(log_dir: str, note: Commit) -> None:
     now = note_of(log_dir, note.name)
-    if _is_done(note, now):
+    if is_done(log_dir, note, now):
         return
     if now is None:
         message = f"another process has taken back or forgotten the commit of {note.name!r}"
         raise LogDirError(message, path=log_dir)
     raise _at_work(log_dir, now)
-
-
-def _is_done(note: Commit, now: Commit | None) -> bool:
-    """Whether somebody else has published a commit, as its note says now. Only the note of a nameless job is removed for that."""
-    if now is None:
-        return not note.keep
-    if note.sequence is not None and now.sequence is not None and now.sequence > note.sequence:
-        return True
-    return now.covers(note.sequence) and (note.sequence is not None or now.contents == note.contents)
 
 
 def _move_all(log_dir: str, note: Commit, patience: Patience, progress: Progress | None) -> list[int]:
@@ -522,17 +516,19 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
         text = "nothing of it is published"
         try:
             now = note_of(log_dir, note.name)
-            if is_noted and _is_done(note, now):
+            if is_noted and is_done(log_dir, note, now):
                 return True
             if now is not None:
                 # It is there even if writing it raised.
                 is_noted = True
                 if not undo(log_dir, note, Patience(0.0), begun):
                     now = note_of(log_dir, note.name)
-                    if _is_done(note, now):
+                    if is_done(log_dir, note, now):
                         return True
                     if now is not None:
                         text = "another process has gone on under its name"
+            elif is_noted:
+                text = "nobody goes on with it, and what was published of it until then stays"
         except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
             fate = _fate(log_dir, note, is_noted=is_noted, has_begun=begun.is_set())
             if fate is Fate.PUBLISHED:
@@ -579,7 +575,7 @@ def _fate(log_dir: str, note: Commit, *, is_noted: bool, has_begun: bool) -> Fat
         with locked(log_dir):
             now = note_of(log_dir, note.name)
             # Nobody publishes a commit whose note says «undoing», or that has none.
-            if is_noted and not has_begun and _is_done(note, now):
+            if is_noted and not has_begun and is_done(log_dir, note, now):
                 return Fate.PUBLISHED
             if now is None:
                 return Fate.GONE

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from offsetlog._commit.notes import Commit
 from offsetlog._commit.places import check_log_dirs, is_hollow, place_of
-from offsetlog._commit.staging import partition_directory
+from offsetlog._commit.staging import is_let_go, partition_directory
 from offsetlog._commit.telling import counts, summary, told_contents, when
 from offsetlog._log import Log
 from offsetlog.errors import ConfigError, LogDirError
 
-__all__ = ["check_repeated", "check_there", "was_done"]
+__all__ = ["check_repeated", "check_there", "is_done", "was_done"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -86,3 +86,12 @@ def check_repeated(before: Commit, given: tuple[tuple[str, int, str], ...] | Non
             f"LOG_DIR; records that are published would then be there twice"
         )
         raise ConfigError(message, key="transactionId", value=name)
+
+
+def is_done(log_dir: str, note: Commit, now: Commit | None) -> bool:
+    """Whether somebody else has published a commit, as its note says now. That of a nameless job is removed for it, or let go."""
+    if now is None:
+        return not note.keep and not is_let_go(log_dir, note)
+    if note.sequence is not None and now.sequence is not None and now.sequence > note.sequence:
+        return True
+    return now.covers(note.sequence) and (note.sequence is not None or now.contents == note.contents)

@@ -8,6 +8,7 @@ folders, so that one which is tried again, or runs twice, writes beside the firs
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._commit.moving import digest, prints
-from offsetlog._commit.notes import CommitTarget, make_id_of_log_dir
+from offsetlog._commit.notes import Commit, CommitTarget, make_id_of_log_dir
+from offsetlog._commit.places import is_hollow
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._writable_log import WritableLog
@@ -35,7 +37,9 @@ __all__ = [
     "discard_job",
     "give_up",
     "is_given_up",
+    "is_let_go",
     "jobs",
+    "let_go",
     "partition_directory",
     "sweep",
     "targets_of",
@@ -44,6 +48,7 @@ __all__ = [
 logger = logging.getLogger("offsetlog")
 
 STAGING = "offsetlog-staging"
+GONE = "the partition was there when its rows were routed, and is no more: mount its log dir again, or see who deletes the topic"
 # Tells the tasks of a job that failed while they ran.
 GIVEN_UP = "offsetlog-given-up-"
 # How long such tasks may still run: Spark kills them, which takes seconds.
@@ -87,14 +92,27 @@ class Stage:
         ------
         RecordRejectedError
             With `preserve_offsets`, the rows of one partition do not come in the order of their offsets.
+        FileNotFoundError
+            The partition's directory is gone since it was found.
         """
         key = topic, partition
         if key not in self._logs:
             path = Path(directory, self._place, f"{topic}-{partition}")
+            self._make_place(directory)
             self._logs[key] = directory, Log.open(path, "a", config)
         _, log = self._logs[key]
         log.append_arrow(rows, preserve_offsets=preserve_offsets)
         self._records[key] = self._records.get(key, 0) + rows.num_rows
+
+    def _make_place(self, directory: str) -> None:
+        """Make the folders below a partition's directory, and never that one: another one of its name would hide the log."""
+        if is_hollow(directory):
+            raise FileNotFoundError(errno.ENOENT, GONE, directory)
+        try:
+            for folder in reversed([self._place, *self._place.parents[:-1]]):
+                Path(directory, folder).mkdir(exist_ok=True)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, GONE, directory) from error
 
     def close(self) -> list[Staged]:
         """Make everything durable, and return what there is."""
@@ -184,6 +202,17 @@ def jobs(directories: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
             yield directory, entry.name, now - newest > LEFT_AFTER_SECONDS
 
 
+def let_go(log_dir: str, note: Commit) -> None:
+    """Tell the driver of an unfinished commit, which may be at work, that nobody is to finish it."""
+    for job in {path.split("/")[1] for target in note.targets for path in target.staged}:
+        Path(log_dir, GIVEN_UP + job).touch()
+
+
+def is_let_go(log_dir: str, note: Commit) -> bool:
+    """Return whether somebody said so."""
+    return any(is_given_up(log_dir, path.split("/")[1]) for target in note.targets for path in target.staged)
+
+
 def give_up(log_dir: str, job: str) -> None:
     """Tell tasks of a job that still run that nobody waits for what they stage."""
     try:
@@ -229,6 +258,8 @@ def targets_of(staged: Sequence[Staged], log_dir_of_note: str, *, preserve_offse
     targets = []
     ids: dict[str, str] = {}
     for directory, of_log in sorted(by_directory.items()):
+        if is_hollow(directory):
+            raise FileNotFoundError(errno.ENOENT, GONE, directory)
         with Log.open(directory) as log:
             start, topic_id = log.log_end_offset, log.topic_id
         if preserve_offsets:

@@ -64,18 +64,8 @@ struct RemovedLine<'a> {
 }
 
 pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
-    let broker = args.broker.as_deref();
-    let terms = LogDirOptions {
-        broker: broker
-            .map(|path| BrokerSettings::read(&RealDisk, path))
-            .transpose()
-            .map_err(Failure::Writing)?,
-        metadata: args.metadata.clone(),
-        internal_topics: args.internal.iter().cloned().collect(),
-        ..LogDirOptions::default()
-    };
     loop {
-        let code = once(args, &terms, console)?;
+        let code = once(args, console)?;
         let Some(every) = args.every else {
             return Ok(code);
         };
@@ -85,10 +75,21 @@ pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Fai
 }
 
 /// One round. The log dirs are closed behind it, so that others may have them until the next.
-fn once(args: &Maintain, terms: &LogDirOptions, console: &mut Console<'_>) -> Result<i32, Failure> {
+fn once(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let broker = args.broker.as_deref();
+    let terms = LogDirOptions {
+        // Read in each round: who changes the file so that more is kept means from then on.
+        broker: broker
+            .map(|path| BrokerSettings::read(&RealDisk, path))
+            .transpose()
+            .map_err(Failure::Writing)?,
+        metadata: args.metadata.clone(),
+        internal_topics: args.internal.iter().cloned().collect(),
+        ..LogDirOptions::default()
+    };
     // A wrong path is an error, and not a new log dir.
     LogDir::open(&args.paths, &OpenOptions::default()).map_err(Failure::Writing)?;
-    let log_dir = open_with(&args.paths, terms, args.dry_run, console)?;
+    let log_dir = open_with(&args.paths, &terms, args.dry_run, console)?;
     let wanted = |upkeep| args.only.is_empty() || args.only.contains(&upkeep);
     let options = MaintainOptions {
         dry_run: args.dry_run,

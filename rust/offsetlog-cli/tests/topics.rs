@@ -289,6 +289,40 @@ fn maintain_makes_no_log_dir_of_a_wrong_path() {
 }
 
 #[test]
+fn maintain_reads_the_brokers_settings_in_each_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("d");
+    aged(&dir);
+    let properties = folder.path().join("server.properties");
+    std::fs::write(&properties, "log.retention.hours=1\n").unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (counted, file) = (Arc::clone(&asked), properties.clone());
+    let terminal = Terminal {
+        // Gone while it waits between two rounds: what it said is not taken for what is meant.
+        interrupt: Some(Arc::new(move || {
+            if counted.fetch_add(1, Ordering::SeqCst) == 200 {
+                std::fs::remove_file(&file).unwrap();
+            }
+            counted.load(Ordering::SeqCst) > 2_000
+        })),
+        ..Terminal::default()
+    };
+    let run = offsetlog_on(
+        terminal,
+        &[
+            "maintain",
+            text(&dir),
+            "--broker",
+            text(&properties),
+            "--every",
+            "1s",
+        ],
+    );
+    assert_eq!(run.code, 2, "{}", run.text());
+    assert!(run.err.contains("server.properties"), "{}", run.err);
+}
+
+#[test]
 fn maintain_goes_on_until_it_is_interrupted() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("d");

@@ -70,6 +70,92 @@ fn recovered(path: &Path, disk: Option<&FaultDisk>) -> Result<RecoveryReport> {
     recover(path, &options, &RecoverOptions::default())
 }
 
+/// Fails each look at a name in turn, once with each of two errors, and says how many there were.
+fn each_look_fails(act: impl Fn(&Path, &FaultDisk)) -> u64 {
+    for nth in 1.. {
+        for error in [5, 13] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("orders-0");
+            let disk = FaultDisk::new(
+                Arc::new(RealDisk),
+                Plan {
+                    kinds: |call, path| call == Call::Stat && path.contains("offsetlog-cut/"),
+                    nth,
+                    error,
+                    ..Plan::none()
+                },
+            );
+            act(&path, &disk);
+            if disk.failed().is_empty() {
+                return nth - 1;
+            }
+        }
+    }
+    0
+}
+
+#[test]
+fn what_was_cut_earlier_stays_where_a_look_at_its_name_fails() {
+    let earlier = b"an earlier cut at the same position";
+    let again = each_look_fails(|path, disk| {
+        damaged(path, 3);
+        let report = recovered(path, None).unwrap();
+        let kept: Vec<_> = report
+            .cut
+            .iter()
+            .filter_map(|cut| cut.kept.as_ref())
+            .collect();
+        assert!(kept.len() > 1, "a part of a segment, and segments");
+        for kept in &kept {
+            fs::write(kept, earlier).unwrap();
+        }
+        for segment in left(path).keys() {
+            fs::remove_file(path.join(segment)).unwrap();
+        }
+        let anew = path.parent().unwrap().join("anew").join("orders-0");
+        damaged(&anew, 3);
+        for (name, bytes) in left(&anew) {
+            fs::write(path.join(name), bytes).unwrap();
+        }
+        let done = recovered(path, Some(disk));
+        assert_eq!(done.is_err(), !disk.failed().is_empty());
+        for kept in kept {
+            assert_eq!(fs::read(kept).unwrap(), earlier, "{}", kept.display());
+        }
+    });
+    assert!(again > 1, "{again}");
+}
+
+#[test]
+fn what_was_truncated_earlier_stays_where_a_look_at_its_name_fails() {
+    let again = each_look_fails(|path, disk| {
+        damaged(path, 27);
+        recovered(path, None).unwrap();
+        let truncate = |disk: Option<&FaultDisk>| {
+            let mut options = OpenOptions::default();
+            if let Some(disk) = disk {
+                options.disk = Arc::new(disk.clone());
+            }
+            let log = LogWriter::open(path, &options, &WriteOptions::default()).unwrap();
+            let mut batch = BatchBuilder::default();
+            batch
+                .push(1_700_000_000_000, None, Some(b"value"), &[])
+                .unwrap();
+            log.append(&mut batch, &AppendOptions::default()).unwrap();
+            let end = log.log().log_end_offset().unwrap();
+            log.truncate_to_keeping(end - 1)
+        };
+        let kept = truncate(None).unwrap();
+        let earlier = fs::read(&kept[0]).unwrap();
+        assert_eq!(kept.len(), 1);
+        let done = truncate(Some(disk));
+        assert_eq!(done.is_err(), !disk.failed().is_empty());
+        assert_eq!(fs::read(&kept[0]).unwrap(), earlier);
+        assert!(done.is_err() || done.unwrap() != kept);
+    });
+    assert!(again > 0, "{again}");
+}
+
 #[test]
 fn the_second_call_goes_on_where_the_first_ended() {
     // In the second batch of the first segment, in the first batch of a segment, and in the last one.

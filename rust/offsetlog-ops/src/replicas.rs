@@ -128,7 +128,7 @@ impl Extent {
 
     /// What tells that a log has other records, or less of them, than when it had `before`; `None` if it has only grown, or records were
     /// deleted at its beginning.
-    pub(crate) fn is_no_longer(self, before: Self) -> Option<String> {
+    pub(crate) fn change_since(self, before: Self) -> Option<String> {
         if self.topic_id != before.topic_id && before.topic_id.is_some() {
             let id = self.topic_id.map_or("none".to_owned(), |id| id.to_string());
             return Some(format!("has another topic id now, {id}"));

@@ -382,7 +382,10 @@ impl RestorePlan {
             let name = &topic.to_make.name;
             let mut configs = match targets.configs_in_bootstrap(name) {
                 // Nothing here says what the topic had, but the restore that wrote it may have known.
-                Some(known) if !found.has_settings(name) => known,
+                Some(known) if !found.has_settings(name) => {
+                    retention.recall(topic, &known);
+                    known
+                }
                 _ => topic.to_make.configs.clone(),
             };
             retention.judge(topic, &mut configs);

@@ -177,6 +177,24 @@ impl Retention {
         }
     }
 
+    /// Tells of what only the target's `bootstrap.checkpoint` says, which an earlier restore may have set there.
+    pub(super) fn recall(&mut self, topic: &SourceTopic, known: &BTreeMap<String, String>) {
+        if self.keeps || (topic.was_compacted && !topic.is_told) {
+            return;
+        }
+        for setting in [RETENTION_MS, RETENTION_BYTES] {
+            if known.get(setting).is_none_or(|value| value != "-1") {
+                continue;
+            }
+            let reason = format!(
+                "bootstrap.checkpoint says {setting}=-1, which an earlier restore sets where records would be deleted at once; if the topic \
+                 did not have it, take it back when its records may go"
+            );
+            let command = alter(&topic.to_make.name, &format!("--delete-config {setting}"));
+            self.note(&topic.to_make.name, reason, Some(command));
+        }
+    }
+
     /// Records in remote storage are not restored, and the topic cannot continue to copy there.
     fn untier(&mut self, name: &str, configs: &mut BTreeMap<String, String>) {
         if !topic_config(configs).remote_storage_enable() {

@@ -222,8 +222,8 @@ impl RestorePlan {
                 return Ok(Box::new(made));
             }
             let reason = format!(
-                "{} has offsets {} to {}, and another replica of it got {start} to {end}: the source was changed meanwhile; delete the \
-                 restored directories of the partition and run it again",
+                "{} has offsets {} to {}, and the directory of it that was made before has {start} to {end}: the source was changed \
+                 meanwhile; delete both, and run it again",
                 made.built.path.display(),
                 offsets.0,
                 offsets.1
@@ -263,7 +263,7 @@ impl RestorePlan {
             return Ok(());
         };
         let (now, _) = Extent::of(log, &self.options)?;
-        let Some(change) = now.is_no_longer(planned) else {
+        let Some(change) = now.change_since(planned) else {
             return Ok(());
         };
         let reason = format!(

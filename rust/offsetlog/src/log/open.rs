@@ -71,8 +71,9 @@ pub(super) fn open_for_append(
             }
             _ => None,
         };
-        if broker.is_some() {
-            // Those of an earlier directory of the name, which a deletion left that ended in the middle.
+        // Looked at again under the lock: another writer may have made it meanwhile, and a call that fails says nothing of what is there.
+        if broker.is_some() && !folder::is_there(disk, path)? {
+            // Lines of an earlier directory of the name, which a deletion left that ended in the middle.
             forget_partition(path, options, None)?;
         }
         make_directory(disk, path)?;

@@ -8,6 +8,7 @@ use super::report::Cut;
 use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
 use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
+use crate::folder::is_there;
 use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
 use offsetlog_format::{Fault, SegmentFile};
@@ -187,7 +188,7 @@ impl Loading<'_> {
             .size;
         let had_batches = self.holds_batches(base)?;
         let lost = self.lost(base, 0, had_batches)?;
-        let kept = self.kept_path(&path, 0);
+        let kept = self.kept_path(&path, 0)?;
         if !self.terms.dry_run {
             self.make_cut_folder()?;
             disk.rename(&path, &kept)
@@ -221,7 +222,7 @@ impl Loading<'_> {
         let failed = |error| Error::io(IoCall::Read, path, error);
         let disk = self.directory.disk.as_ref();
         let file = disk.open(path, Access::Read).map_err(failed)?;
-        let kept = self.kept_path(path, position);
+        let kept = self.kept_path(path, position)?;
         let mut buffer = vec![0; SCAN_BYTES];
         let mut target = None;
         let mut done = 0;
@@ -267,7 +268,7 @@ impl Loading<'_> {
         position: u64,
         bytes: &[u8],
     ) -> Result<()> {
-        let kept = self.kept_path(path, position);
+        let kept = self.kept_path(path, position)?;
         if !self.terms.dry_run {
             self.make_cut_folder()?;
             let file = self
@@ -311,7 +312,7 @@ impl Loading<'_> {
     }
 
     /// Returns an unused name: file and position, with a number if an earlier recovery cut at the same position.
-    fn kept_path(&self, path: &Path, position: u64) -> PathBuf {
+    fn kept_path(&self, path: &Path, position: u64) -> Result<PathBuf> {
         let folder = self.directory.path.join(CUT_FOLDER);
         let name = path
             .file_name()
@@ -319,11 +320,11 @@ impl Loading<'_> {
             .unwrap_or_default();
         let mut kept = folder.join(format!("{name}.{position}"));
         let mut number = 1;
-        while self.directory.disk.stat(&kept).is_ok() {
+        while is_there(self.directory.disk.as_ref(), &kept)? {
             number += 1;
             kept = folder.join(format!("{name}.{position}.{number}"));
         }
-        kept
+        Ok(kept)
     }
 
     /// Writes the `wanted` files of a segment if they differ from what the batches say. A correct index is kept without the zeros at its

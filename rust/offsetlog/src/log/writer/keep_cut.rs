@@ -6,6 +6,7 @@
 use super::PartitionWriter;
 use crate::disk::{Access, IoCall};
 use crate::error::{Error, Result};
+use crate::folder::is_there;
 use crate::log::recovery::CUT_FOLDER;
 use crate::log::recovery::scan_segment;
 use crate::log::set_aside::TRUNCATED;
@@ -75,7 +76,7 @@ impl PartitionWriter {
         let folder = self.directory.path.join(CUT_FOLDER);
         disk.create_directory(&folder)
             .map_err(|error| Error::io(IoCall::Create, &folder, error))?;
-        let kept = self.unused_name(&folder, path, position);
+        let kept = self.unused_name(&folder, path, position)?;
         let source = disk
             .open(path, Access::Read)
             .map_err(|error| Error::io(IoCall::Read, path, error))?;
@@ -108,14 +109,14 @@ impl PartitionWriter {
 
     /// The name that recovery gives to what it cuts, with a word that tells the two apart: `salvage` and `restore` take back what recovery
     /// cut, and not what a leader did not have. With a number if there is an earlier one.
-    fn unused_name(&self, folder: &Path, path: &Path, position: u64) -> PathBuf {
+    fn unused_name(&self, folder: &Path, path: &Path, position: u64) -> Result<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut kept = folder.join(format!("{name}.{position}.{TRUNCATED}"));
         let mut number = 1;
-        while self.directory.disk.stat(&kept).is_ok() {
+        while is_there(self.directory.disk.as_ref(), &kept)? {
             number += 1;
             kept = folder.join(format!("{name}.{position}.{TRUNCATED}.{number}"));
         }
-        kept
+        Ok(kept)
     }
 }
