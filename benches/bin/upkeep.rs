@@ -1,7 +1,8 @@
 //! The works on whole log dirs, and compaction.
 //!
 //! `open-all LOG_DIR [append]` opens every partition and asks where it ends, on two threads as a broker does, all held at once and in one
-//! call; for appending, as many as a log dir holds open at a time, and closing the last of them is not measured. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
+//! call; for appending, as many as a log dir holds open at a time, and closing the last of them is not measured. `open-all LOG_DIR bare` is
+//! the limit: what lists the directories, and opens, reads and holds the last `.log` of each, by the system's calls alone. `create LOG_DIR SOURCE PARTITIONS` makes a log dir with so many
 //! partitions, appends one record to each, and closes it. `compact DIRECTORY` runs one pass of the cleaner over a log; opening and
 //! closing are not measured.
 
@@ -12,7 +13,9 @@ use offsetlog::{
     NewTopic, OpenOptions, Route, WriteOptions,
 };
 use offsetlog_benches::FIRST_TIMESTAMP;
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// Segments of the logs that are compacted.
 pub(crate) const SEGMENT_BYTES: &str = "67108864";
@@ -26,6 +29,7 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
     let answer = match words {
         ["open-all", log_dir] => open_all(log_dir)?,
         ["open-all", log_dir, "append"] => open_all_for_append(log_dir)?,
+        ["open-all", log_dir, "bare"] => open_all_bare(log_dir)?,
         ["create", log_dir, source, partitions] => {
             create(log_dir, sources.records(source)?, partitions.parse()?)?
         }
@@ -37,12 +41,77 @@ pub(crate) fn round(words: &[&str], sources: &mut Sources) -> Outcome<Option<Str
 
 fn open_all(path: &str) -> Outcome<String> {
     let mut met = Met::default();
-    let mut held: Vec<Log> = Vec::new();
+    let mut held: Vec<(Log, i64)> = Vec::new();
     let (cpu, wall) = clocked(|| {
         let log_dir = LogDir::open(&[path], &OpenOptions::default())?;
-        let logs = log_dir.logs(&log_dir.partitions(), OPENING_THREADS);
+        let logs = log_dir.logs_with(&log_dir.partitions(), OPENING_THREADS, Log::log_end_offset);
         held = logs.into_iter().collect::<Result<_, _>>()?;
-        met = ends_of_all(&held, offsetlog::Log::log_end_offset)?;
+        for (_, end) in &held {
+            met.add(*end as u64);
+        }
+        Ok(())
+    })?;
+    drop(held);
+    Ok(answer(cpu, wall, met))
+}
+
+/// The end of the batches that a file's bytes begin with.
+fn end_of(mut bytes: &[u8]) -> Option<u64> {
+    let mut end = 0;
+    while let (Some(base), Some(size)) = (bytes.first_chunk::<8>(), bytes.get(8..12)) {
+        let delta = bytes.get(23..27)?;
+        end = u64::from_be_bytes(*base) + u64::from(u32::from_be_bytes(delta.try_into().ok()?)) + 1;
+        let size = u32::from_be_bytes(size.try_into().ok()?) as usize;
+        bytes = bytes.get(12 + size..)?;
+    }
+    Some(end)
+}
+
+fn open_all_bare(path: &str) -> Outcome<String> {
+    let open = |name: &Path, buffer: &mut [u8]| -> Outcome<(File, u64)> {
+        let mut last = None;
+        for entry in std::fs::read_dir(name)? {
+            let name = entry?.file_name();
+            if name.as_encoded_bytes().ends_with(b".log") {
+                last = last.max(Some(name));
+            }
+        }
+        let file = File::open(name.join(last.ok_or("no segment")?))?;
+        let size = file.metadata()?.len();
+        let read = file.read_at(buffer, 0)?;
+        if read as u64 != size {
+            return Err("a segment larger than the buffer".into());
+        }
+        let end = end_of(buffer.get(..read).unwrap_or_default()).ok_or("no batches")?;
+        Ok((file, end))
+    };
+    let mut met = Met::default();
+    let mut held = Vec::new();
+    let (cpu, wall) = clocked(|| {
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                all.push(entry.path());
+            }
+        }
+        let work = |part: &[PathBuf]| -> Outcome<Vec<(File, u64)>> {
+            let mut buffer = vec![0; 1 << 16];
+            let opened = part.iter().map(|path| open(path, &mut buffer));
+            opened.collect()
+        };
+        let work = &work;
+        std::thread::scope(|scope| -> Outcome<()> {
+            let parts = all.chunks(all.len().div_ceil(OPENING_THREADS).max(1));
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
+            for thread in threads {
+                held.extend(thread.join().map_err(|_| "a thread panicked")??);
+            }
+            Ok(())
+        })?;
+        for (_, end) in &held {
+            met.add(*end);
+        }
         Ok(())
     })?;
     drop(held);

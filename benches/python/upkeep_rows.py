@@ -44,10 +44,10 @@ class Compaction:
         return f"compaction, {self.codec} 1 KB, keys {how}"
 
 
-# How all are opened, words of the request, floor and target.
-OPENINGS: tuple[tuple[str, tuple[str, ...], float | None, float | None], ...] = (
-    ("each for reading, its end asked, all held", (), 20, 50),
-    ("each for appending, 100 held at a time", ("append",), None, None),
+# How all are opened, words of the request, those of the limit, floor and target.
+OPENINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...] | None, float | None, float | None], ...] = (
+    ("each for reading, its end asked, all held", (), ("bare",), 20, 50),
+    ("each for appending, 100 held at a time", ("append",), None, None, None),
 )
 COMPACTIONS = (
     Compaction(27, "none", "halves", 2.5, 3.5),
@@ -90,9 +90,9 @@ class Upkeep:
         line = self._beside.line
         if 26 in wanted:
             count = scaled(self._sizes, PARTITIONS)
-            for how, request, floor, target in OPENINGS:
+            for how, request, bare, floor, target in OPENINGS:
                 work = f"clean open of {count} partitions: {how}"
-                measured = functools.partial(self._open_all, work, count, request, floor, target, memory)
+                measured = functools.partial(self._open_all, work, count, request, bare, (floor, target), memory)
                 yield from line(26, work, measured)
         for compaction in COMPACTIONS:
             if compaction.row in wanted:
@@ -104,7 +104,13 @@ class Upkeep:
     # ---- log dirs ----
 
     def _open_all(
-        self, work: str, count: int, words: tuple[str, ...], floor: float | None, target: float | None, memory: list[str]
+        self,
+        work: str,
+        count: int,
+        words: tuple[str, ...],
+        bare: tuple[str, ...] | None,
+        goals: tuple[float | None, float | None],
+        memory: list[str],
     ) -> Iterator[Row]:
         pair = many_partitions(self._beside, count)
         peer, ours = programs = self._beside.programs()
@@ -116,15 +122,21 @@ class Upkeep:
             def mine() -> Round:
                 return ours.round("open-all", pair.ours, *words)
 
+            def least() -> Round:
+                return ours.round("open-all", pair.ours, *(bare or ()))
+
             before = ours.round("nothing", pair.ours).peak_rss
             first = mine()
             same(theirs(), first, work)
-            turns = self._beside.turns(programs, theirs, mine, work, ("wall",), slow=True)
+            limit = least if bare else None
+            if limit is not None:
+                same(limit(), first, work)
+            turns = self._beside.turns(programs, theirs, mine, work, ("wall",), slow=True, limit=limit)
         held = first.peak_rss / 1e6
         verdict = f"bound {MEMORY_BOUND_MB}{'' if held < MEMORY_BOUND_MB else ': NO'}"
         memory.append(f"  {work}: {held:.1f} MB (the process before it: {before / 1e6:.1f} MB; {verdict})")
         peer_name = "Kafka's LogManager, all for appending, 2 threads"
-        yield Row(26, work, peer_name, *turns.costs("wall"), wall_seconds, "times", floor, target)
+        yield Row(26, work, peer_name, *turns.costs("wall"), wall_seconds, "times", *goals, turns.limit("wall"))
 
     def _create(self) -> Iterator[Row]:
         count = scaled(self._sizes, NEW_PARTITIONS)

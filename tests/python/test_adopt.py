@@ -326,15 +326,19 @@ def test_damaged_indexes_are_made_anew(place: Place) -> None:
     assert rows(Path(done.path)) == rows(CLEAN_LOG_DIRS[0] / "g-plain-0")
 
 
-def test_the_same_call_finishes_what_was_interrupted(place: Place) -> None:
+@pytest.mark.parametrize("state", ["stray", "delete", "future"])
+def test_the_same_call_finishes_what_was_interrupted(place: Place, state: str) -> None:
     """Behind the renaming only a note tells; each step is tried on disks in memory, in rust/offsetlog-faults/tests/adoption.rs."""
-    stray = aside(named(place.one / "g-plain-0", OTHER))
+    stray = aside(named(place.one / "g-plain-0", OTHER), state)
     live = place.one / "g-plain-0"
-    adopt(stray, log_dirs=place.two, metadata=METADATA)
+    (first,) = adopt(stray, log_dirs=place.two, metadata=METADATA)
+    assert any("nothing tells its log start offset" in note for note in first.notes)
     (live / ".offsetlog.adopting").write_text(f" {stray.name}")
     (place.one / ".kafka_cleanshutdown").unlink()
     (done,) = adopt(stray, log_dirs=place.two, metadata=METADATA)
     assert (done.directory, done.path, done.changed, done.log_end_offset) == (str(stray), str(live), True, 200)
+    # Who saw the first call end has not read what it says.
+    assert done.notes == first.notes
     assert not (live / ".offsetlog.adopting").exists()
     assert place.lines("recovery-point-offset-checkpoint") == ["200"]
     with pytest.raises(LogDirError, match="leave it out if an earlier call took it in"):

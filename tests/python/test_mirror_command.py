@@ -137,6 +137,20 @@ def test_a_file_of_properties_may_name_the_brokers(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+ batches in .* of 2 partitions copied into .*\n", done.stdout), done.stdout
 
 
+def test_what_an_exit_code_is_about_is_said_with_quiet_too(tmp_path: Path) -> None:
+    """A topic of another id has the name: it is not copied, and nothing else would say why the command fails."""
+    copy = tmp_path / "copy"
+    with LogDir.open(copy, "a") as log_dir:
+        log_dir.create_topic("g-idem", 2)
+    with Server(CLEAN_LOG_DIRS, topics=["g-idem"]) as kafka:
+        told = [
+            subprocess.run(command(kafka, copy, "--once", *words), capture_output=True, text=True, check=False, timeout=120)
+            for words in ((), ("-q",))
+        ]
+    assert [done.returncode for done in told] == [2, 2]
+    assert all("g-idem" in done.stderr for done in told), [done.stderr for done in told]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -18,9 +18,13 @@ use offsetlog_net::mirror::{
 };
 use serde::Serialize;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How many of the events that `-q` leaves out are said where the copy is not complete.
+const UNSAID_MAX: usize = 20;
 
 #[derive(Serialize)]
 struct EventLine<'a> {
@@ -100,6 +104,7 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     });
     let bar = Progress::counter(console);
     let told = RefCell::new((console, None::<std::io::Error>));
+    let unsaid = RefCell::new(VecDeque::new());
     let mut last = Instant::now();
     let watch = Watch {
         progress: Some(Box::new(|progress: &MirrorProgress| {
@@ -117,6 +122,7 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
             } else if let Ok(mut told) = told.try_borrow_mut() {
                 match event.kind {
                     EventKind::New | EventKind::Settings => told.0.note(&event.message),
+                    _ if args.quiet => keep_unsaid(&mut unsaid.borrow_mut(), words_of_event(event)),
                     _ => told.0.warn(&words_of_event(event)),
                 }
             }
@@ -136,6 +142,12 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     if args.json {
         write_report(&report, console)?;
     } else {
+        if !report.is_complete || report.has_losses {
+            // What the exit code is about.
+            for words in unsaid.into_inner() {
+                console.error(&words);
+            }
+        }
         say_report(&report, args, console)?;
     }
     let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner).1;
@@ -193,6 +205,16 @@ fn words_of(progress: &MirrorProgress) -> String {
         counted(progress.partitions, "partition"),
         progress.lag
     )
+}
+
+/// Keeps the last events that `-q` leaves out, each once.
+fn keep_unsaid(unsaid: &mut VecDeque<String>, words: String) {
+    if !unsaid.contains(&words) {
+        unsaid.push_back(words);
+        if unsaid.len() > UNSAID_MAX {
+            unsaid.pop_front();
+        }
+    }
 }
 
 fn words_of_event(event: &MirrorEvent) -> String {

@@ -184,6 +184,8 @@ struct Plan {
     cluster_epoch: Option<i32>,
     /// Base offsets and sizes.
     segments: Vec<(i64, u64)>,
+    /// Whether it gets another name, or got it from an earlier call that ended then.
+    is_renamed: bool,
 }
 
 /// The absolute path of a directory; of one whose adoption was interrupted behind its renaming, the path since.
@@ -325,7 +327,11 @@ fn plan_one(
     if let Err(error) = &found.topic_id {
         notes.push(format!("its partition.metadata could not be read: {error}"));
     }
-    match found.state {
+    let interrupted = interrupted_adoption(path, open)?;
+    // Behind the renaming of an earlier call, its note has the name that the directory had.
+    let name_before = interrupted.as_ref().map(|note| note.name.as_str());
+    let state_before = name_before.and_then(|name| Some(DirectoryName::parse(name).ok()?.state));
+    match state_before.unwrap_or(found.state) {
         DirectoryState::Delete => notes.push(
             "it waited for its deletion: segments of it may have been removed already".to_owned(),
         ),
@@ -337,7 +343,10 @@ fn plan_one(
     }
     let name = directory_name(&target.topic, found.partition)
         .map_err(|error| Error::log_dir(path, error.fault.to_string()))?;
-    let interrupted = interrupted_adoption(path, open)?;
+    let is_renamed = name_before.map_or_else(
+        || path.file_name().is_none_or(|old| old != name.as_str()),
+        |before| before != name,
+    );
     let log = Log::open(path, open)?;
     let segments = log.segments()?;
     let first = segments.first().map_or(0, |first| first.base_offset);
@@ -366,6 +375,7 @@ fn plan_one(
         || !in_the_way.is_empty();
     let topic_id = target.topic_id.or(before);
     Ok(Plan {
+        is_renamed,
         cluster_epoch: target.leader_epoch,
         segments: segments
             .iter()
@@ -532,7 +542,7 @@ impl Plan {
             self.adopted.notes.push(format!(
                 "records before offset {start} of its first segment stay deleted"
             ));
-        } else if self.adoption.directory != self.adopted.path && self.adopted.log_end_offset > 0 {
+        } else if self.is_renamed && self.adopted.log_end_offset > 0 {
             self.adopted.notes.push(
                 "nothing tells its log start offset but its first segment: records of that which were deleted are back".to_owned(),
             );

@@ -6,10 +6,10 @@
 )]
 
 use offsetlog::disk::{
-    Access, Disk, DiskDirectory, DiskFile, Entry, FileStat, Lock, LockKind, RealDisk,
+    Access, Disk, DiskDirectory, DiskFile, Entry, FileStat, IoCall, Lock, LockKind, RealDisk,
 };
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewTopic,
+    AppendOptions, BatchBuilder, Error, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, NewTopic,
     OpenOptions, Result, Route, TopicPartition,
 };
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -325,6 +326,33 @@ fn all_are_opened_in_the_order_in_which_they_are_given() {
         }
     }
     assert!(case.log_dir.logs(&[], 2).is_empty());
+}
+
+/// Each is asked as it is opened, and anew where somebody has changed the log dir meanwhile.
+#[test]
+fn what_is_asked_is_of_the_moment_of_the_opening() {
+    let case = Case::new();
+    let path = case.folder.path().to_path_buf();
+    let (taken, asked) = (Arc::new(Mutex::new(None)), AtomicUsize::new(0));
+    let held = Arc::clone(&taken);
+    case.meanwhile(When::BeforeOpening, 30, move || {
+        *held.lock().unwrap() = Some(lock(&path));
+    });
+    let ask = |log: &Log| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        if log.partition() == 3 {
+            return Err(Error::io(IoCall::Read, log.path(), io::Error::other("no")));
+        }
+        Ok((log.has_running_owner(), log.log_end_offset()?))
+    };
+    let logs = case.log_dir.logs_with(&case.log_dir.partitions(), 1, ask);
+    for (number, found) in (0..).zip(logs) {
+        match found {
+            Ok((_, answer)) => assert_eq!(answer, (true, records(number))),
+            Err(error) => assert!(number == 3 && error.to_string().contains("no"), "{error}"),
+        }
+    }
+    assert_eq!(asked.into_inner(), PARTITIONS as usize + 64);
 }
 
 /// Three calls for each partition's files, and what it has in common with others once for 64 before and after.

@@ -40,8 +40,41 @@ impl LogDir {
     /// ```
     #[must_use]
     pub fn logs(&self, partitions: &[TopicPartition], threads: usize) -> Vec<Result<Log>> {
+        let logs = self.logs_with(partitions, threads, |_| Ok(()));
+        logs.into_iter()
+            .map(|log| log.map(|(log, ())| log))
+            .collect()
+    }
+
+    /// As [`logs`](Self::logs), and asks each log something as soon as it is open, on the thread that opened it: the answer is of the
+    /// moment of the opening, and costs no second look at what others did meanwhile. `ask` may be called twice for one partition, of
+    /// which the first answer is then dropped. An error of `ask` is the partition's.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), offsetlog::Error> {
+    /// use offsetlog::{Log, LogDir, OpenOptions};
+    ///
+    /// let log_dir = LogDir::open(&["kafka-logs"], &OpenOptions::default())?;
+    /// for log in log_dir.logs_with(&log_dir.partitions(), 2, Log::log_end_offset) {
+    ///     let (log, end) = log?;
+    ///     println!("{}-{} ends at {end}", log.topic(), log.partition());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn logs_with<T: Send>(
+        &self,
+        partitions: &[TopicPartition],
+        threads: usize,
+        ask: impl Fn(&Log) -> Result<T> + Sync,
+    ) -> Vec<Result<(Log, T)>> {
+        let ask = |log: Log| {
+            let answer = ask(&log)?;
+            Ok((log, answer))
+        };
         if self.is_writable() {
-            return self.one_by_one(partitions);
+            return self.one_by_one(partitions, &ask);
         }
         if partitions.len() > SHARING {
             self.0.options.disk.expect_files(partitions.len());
@@ -55,7 +88,7 @@ impl LogDir {
                 let Some(part) = parts.get(number) else {
                     return done;
                 };
-                done.push((number, self.some_logs(part)));
+                done.push((number, self.some_logs(part, &ask)));
             }
         };
         let mut done = std::thread::scope(|scope| {
@@ -79,17 +112,29 @@ impl LogDir {
         done.into_iter().flat_map(|(_, logs)| logs).collect()
     }
 
-    fn one_by_one(&self, partitions: &[TopicPartition]) -> Vec<Result<Log>> {
+    fn one_by_one<T>(
+        &self,
+        partitions: &[TopicPartition],
+        asked: &impl Fn(Log) -> Result<T>,
+    ) -> Vec<Result<T>> {
         let partitions = partitions.iter();
-        let opened = partitions.map(|partition| self.log(&partition.topic, partition.partition));
+        let opened = partitions.map(|partition| {
+            self.log(&partition.topic, partition.partition)
+                .and_then(asked)
+        });
         opened.collect()
     }
 
     /// Opens some partitions that share what is asked of their log dirs.
-    fn some_logs(&self, partitions: &[TopicPartition]) -> Vec<Result<Log>> {
+    fn some_logs<T>(
+        &self,
+        partitions: &[TopicPartition],
+        asked: &impl Fn(Log) -> Result<T>,
+    ) -> Vec<Result<T>> {
         let mut before = Answers::new();
         let opened = partitions.iter();
-        let opened = opened.map(|partition| self.log_sharing(partition, &mut before));
+        let opened =
+            opened.map(|partition| self.log_sharing(partition, &mut before).and_then(asked));
         let opened: Vec<_> = opened.collect();
         let is_confirmed = |(number, around): &(usize, Option<(Around, Moment)>)| {
             around.is_none_or(|(around, _)| {
@@ -102,7 +147,7 @@ impl LogDir {
         if before.iter().all(is_confirmed) {
             return opened;
         }
-        self.one_by_one(partitions)
+        self.one_by_one(partitions, asked)
     }
 
     /// Opens a partition with what others have asked of its log dir, or asks for the others. One of several replicas, and one whose
