@@ -25,6 +25,7 @@ NEEDS = {
     "python/test_publish_failures.py": "pyspark",
     "python/test_publish_alike.py": "pyspark",
     "python/test_publish_deleted.py": "pyspark",
+    "python/test_publish_looks.py": "pyspark",
     "python/test_publish_full_disk.py": "pyspark",
     "python/test_publish_twins.py": "pyspark",
     "python/test_publish_marks.py": "pyspark",

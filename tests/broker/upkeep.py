@@ -154,7 +154,7 @@ STATES: Mapping[str, Mapping[str, Mapping[str, str | None]]] = {
 LATE = {DELAY: 3000, "log.cleaner.backoff.ms": 3000}
 """A broker of KRaft leads its partitions for a moment before it takes up dynamic settings of brokers, and one that looks then what is due
 goes by `server.properties`. Cases in which that removes more begin to look later. A cleaner has its first look at once whatever it is told:
-where that falls into the moment, the broker is given another copy, and more time."""
+where it falls into the moment, the broker is given another copy. A slow one, whose moment is longer, is also given more time."""
 REMOVED = re.compile(r"Deleting segment|Incremented log start offset|Beginning cleaning")
 MOMENTS = 5
 """So often in a row on the slowest machine, it is no chance."""

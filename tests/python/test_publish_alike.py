@@ -6,13 +6,14 @@ Their rows have timestamps of their own, so that batches of both have the same c
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_publish_failures import EXPECTED, ROWS, found, left, run
+from test_publish_failures import EXPECTED, ROWS, Died, found, left, run
 
 from offsetlog import commits, forget_commit
 from offsetlog._commit import moving, publishing, staging
@@ -154,8 +155,9 @@ def test_one_that_gives_up_waiting_leaves_no_marks(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("published", [0, 1])
-def test_a_nameless_job_that_somebody_lets_go_does_not_say_that_it_is_published(tmp_path: Path, published: int) -> None:
-    """Its note is gone, as that of one which somebody else has finished."""
+@pytest.mark.parametrize("kind", ["nameless", "named"])
+def test_a_job_that_somebody_lets_go_does_not_say_that_it_is_published(tmp_path: Path, kind: str, published: int) -> None:
+    """The note of a nameless one is gone, as if somebody else had finished it."""
     run(tmp_path, "named", topic="other")
     seen, real = 0, moving.move_to
 
@@ -170,10 +172,36 @@ def test_a_nameless_job_that_somebody_lets_go_does_not_say_that_it_is_published(
         patched.setattr(publishing, "PARTITIONS_AT_ONCE", 1)
         patched.setattr(publishing, "move_to", moved)
         with pytest.raises(LogDirError, match="taken back or forgotten") as failed:
-            run(tmp_path, "nameless")
+            run(tmp_path, kind)
     assert any("what was published of it until then stays" in note for note in failed.value.__notes__)
     assert len(found(tmp_path)) == 10 * published
     assert not left(tmp_path)
+    run(tmp_path, kind)
+    assert len(found(tmp_path)) == 30 + 10 * published
+    for told in tmp_path.glob("offsetlog-given-up-*"):
+        os.utime(told, (0, 0))
+    run(tmp_path, "nameless", topic="other")
+    assert not [*tmp_path.glob("offsetlog-given-up-*")]
+
+
+def test_an_unfinished_commit_is_let_go_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is the way out of a commit that cannot go on."""
+    with suppress(Died), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publishing, "move_to", died)
+        run(tmp_path, "named")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "touch", full)
+    monkeypatch.setattr(Path, "rename", full)
+    assert forget_commit(tmp_path, "day-1", unfinished=True).name == "job day-1"
+    assert commits(tmp_path) == []
+    assert not left(tmp_path)
+
+
+def died(*_: object, **__: object) -> None:
+    raise Died
 
 
 def test_others_records_keep_nobody(tmp_path: Path) -> None:

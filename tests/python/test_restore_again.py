@@ -198,4 +198,14 @@ def test_what_retention_was_kept_from_is_told_again(tmp_path: Path) -> None:
     assert settings(into / "bootstrap.checkpoint", "g-epochs")["retention.ms"] == b"-1"
     assert commands() == first
     assert commands(dry_run=True) == first
-    assert commands(keep_retention=True) == []
+    assert commands(keep_retention=True) == first
+
+
+def test_what_kafka_itself_keeps_for_ever_is_not_to_be_taken_back(tmp_path: Path) -> None:
+    """Share groups' state has retention.ms=-1 of its own."""
+    into, source = formatted(tmp_path / "new"), tmp_path / "logs"
+    with Log.open(source / "__share_group_state-0", "a") as log:
+        log.append(b"state", key=b"group")
+    for _ in range(2):
+        report = restore(source, into, new_cluster=True, internal=["__share_group_state"])
+        assert not [command for each in report.remaining for command in each.commands if "retention" in command]

@@ -74,7 +74,7 @@ def alike_at_work(log_dirs: Sequence[str], made: Commit) -> Alike | None:
 def _share(ours: CommitTarget, theirs: CommitTarget) -> bool:
     try:
         known = {each[:2] for each in prints_of(theirs)}
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         # Its staged logs are gone, or not at hand: whole ones are known by their digests.
         return not {digest for _, digest in ours.marks}.isdisjoint(digest for _, digest in theirs.marks)
     return any(each[:2] in known for each in prints_of(ours))

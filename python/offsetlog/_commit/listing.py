@@ -80,8 +80,7 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
                 "again, which publishes all of them"
             )
             raise LogDirError(message, path=place)
-        if not note.is_published and not note.keep:
-            # Its job may be at work, and would take it for published where its note is gone.
+        if not note.is_published:
             let_go(place, note)
         remove(place, note.name)
         unmark(place, note)

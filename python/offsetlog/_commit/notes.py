@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog._commit.looks import is_folder, is_same, is_there, named
 from offsetlog._notebook import report_table
 from offsetlog.errors import MetadataFileError
 
@@ -136,8 +137,14 @@ def locked(log_dir: str) -> Iterator[None]:
 
 
 def notes(log_dir: str) -> Iterator[Commit | MetadataFileError]:
-    """Yield the notes of a log dir, or why one cannot be read."""
-    for path in sorted(Path(log_dir).glob(f"{PREFIX}*.json")):
+    """Yield the notes of a log dir, or why one cannot be read.
+
+    Raises
+    ------
+    OSError
+        Which there are cannot be seen. That is no answer.
+    """
+    for path in named(log_dir, f"{PREFIX}*.json"):
         try:
             found = _parsed(path)
         except MetadataFileError as error:
@@ -165,7 +172,12 @@ def readable(log_dir: str) -> Iterator[Commit]:
 def needed_jobs(log_dirs: Iterable[str]) -> set[str] | None:
     """Return the jobs whose staged logs unfinished commits are still to publish; ``None`` where a note cannot be read."""
     waiting = []
-    for found in (note for log_dir in log_dirs for note in notes(log_dir)):
+    try:
+        all_notes = [note for log_dir in log_dirs for note in notes(log_dir)]
+    except OSError as error:
+        logger.warning("nothing staged is removed: %s", error)
+        return None
+    for found in all_notes:
         if isinstance(found, MetadataFileError):
             logger.warning("nothing staged is removed: %s", found)
             return None
@@ -261,9 +273,9 @@ def put_ready(log_dir: str, name: str) -> bool:
 def sweep_ready(log_dir: str) -> None:
     """Remove what was made ready and has no note: its job died before it published anything, or could not write the note."""
     try:
-        if any(Path(log_dir).glob(f"{PREFIX}*{READY}")):
+        if named(log_dir, f"{PREFIX}*{READY}"):
             with locked(log_dir):
-                for ready in Path(log_dir).glob(f"{PREFIX}*{READY}"):
+                for ready in named(log_dir, f"{PREFIX}*{READY}"):
                     _sweep(ready)
     except OSError as error:
         logger.warning("what was made ready for notes of commits is not looked through: %s", error)
@@ -271,7 +283,7 @@ def sweep_ready(log_dir: str) -> None:
 
 def _sweep(ready: Path) -> None:
     try:
-        if not ready.with_suffix(".json").exists():
+        if not is_there(ready.with_suffix(".json")):
             ready.unlink(missing_ok=True)
     except OSError as error:
         # It may be another user's.
@@ -363,13 +375,6 @@ def _parsed_id(text: bytes) -> str | None:
     return None if found is None else found[1].decode()
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
-
-
 def now_ms() -> int:
     """Return the time, in ms since 1970."""
     return time.time_ns() // 1_000_000
@@ -429,12 +434,12 @@ def _target(log_dir: Path, fields: dict[str, Any]) -> CommitTarget:
     is_beside = None if fields.get("is_beside") is None else bool(fields["is_beside"])
     beside = log_dir / Path(directory).name
     # The log dir may have been moved or copied, or was named from another working directory: the note is of the one that it lies in.
-    if is_beside and not _is_same(Path(directory).parent, log_dir):
+    if is_beside and not is_same(Path(directory).parent, log_dir):
         directory = str(beside)
-    if is_beside is None and beside.is_dir() and not _is_same(beside, Path(directory)):
+    if is_beside is None and is_folder(beside) and not is_same(beside, directory):
         directory = str(beside)
     # Or a broker has moved the partition there.
-    if is_beside is False and not Path(directory).exists() and any(Path(beside, path).is_dir() for path in fields["staged"]):
+    if is_beside is False and not is_there(directory) and any(is_folder(beside / path) for path in fields["staged"]):
         directory = str(beside)
     topic_id = fields.get("topic_id")
     return CommitTarget(

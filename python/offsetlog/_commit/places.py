@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from offsetlog._commit.looks import is_folder, is_there
 from offsetlog._commit.notes import Commit, CommitTarget, id_of_log_dir, notes, readable
 from offsetlog._log import Log
 from offsetlog._text import counted
@@ -101,7 +102,7 @@ def check(commit: Commit, target: CommitTarget) -> None:
             raise _moved(commit, target, moved)
         message = f"{target.name} is gone: {counted(target.records, 'record')} to be published there"
         raise LogDirError(message, path=target.directory)
-    if any(os.path.isdir(os.path.join(target.directory, path)) for path in target.staged):  # as above
+    if any(is_folder(os.path.join(target.directory, path)) for path in target.staged):  # as above
         return
     if target.staged:
         # It may have been made in the place of the one where they are.
@@ -183,7 +184,7 @@ def _is_there(commit: Commit, target: CommitTarget) -> bool:
     try:
         os.stat(target.directory)  # as above
     except (FileNotFoundError, NotADirectoryError):
-        if os.path.lexists(target.directory):
+        if is_there(target.directory, follow=False):
             raise _not_at_hand(commit, target, target.directory, "this link leads nowhere") from None
         _check_log_dir(commit, target)
         return False
@@ -206,7 +207,7 @@ def _moved_to(commit: Commit, target: CommitTarget) -> str | None:
     places = {*commit.log_dirs, *(os.path.dirname(each.directory) for each in commit.targets)}  # as above
     for log_dir in sorted(places | ({commit.metadata} if commit.metadata else set())):
         directory = os.path.join(log_dir, target.name)  # as above
-        if os.path.isdir(directory) and (target.topic_id is None or topic_id_of(directory) == target.topic_id):
+        if is_folder(directory) and (target.topic_id is None or topic_id_of(directory) == target.topic_id):
             return directory
     return None
 
@@ -232,7 +233,7 @@ def _moved(commit: Commit, target: CommitTarget, directory: str) -> OSError:
 
 def _check_log_dir(commit: Commit, target: CommitTarget) -> None:
     log_dir = os.path.dirname(target.directory)  # as above
-    if not os.path.isdir(log_dir):
+    if not is_folder(log_dir):
         raise _not_at_hand(commit, target, log_dir, "this log dir is not there")
     if target.log_dir_id is not None and id_of_log_dir(log_dir) != target.log_dir_id:
         raise _not_at_hand(commit, target, log_dir, "another folder is in the place of this log dir")

@@ -43,7 +43,7 @@ from offsetlog._commit.notes import (
 )
 from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
 from offsetlog._commit.repeated import is_done, was_done
-from offsetlog._commit.staging import Staged, discard, targets_of
+from offsetlog._commit.staging import Staged, discard, is_let_go, targets_of
 from offsetlog._commit.telling import noted_contents, summary
 from offsetlog._commit.whereabouts import gives_way, mark, rival_of, unmark
 from offsetlog.errors import ClusterError, LogDirError, LogLockedError, LogPoisonedError, MetadataFileError, OffsetLogError
@@ -179,9 +179,8 @@ def commit(
 
 def _begun(log_dirs: Sequence[str], made: Commit, before: Commit | None, patience: Patience) -> Commit | None:
     """Write the note of a new commit and its marks; return it, or ``None`` where the name's note is no longer as it was before."""
-    holder = mark(log_dirs[0], made)
     try:
-        return _noted(log_dirs, made, before, patience, holder)
+        return _noted(log_dirs, made, before, patience, mark(log_dirs[0], made))
     except Exception:
         with suppress(OSError, MetadataFileError), locked(log_dirs[0]):
             if note_of(log_dirs[0], made.name) is None:
@@ -527,8 +526,6 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
                         return True
                     if now is not None:
                         text = "another process has gone on under its name"
-            elif is_noted:
-                text = "nobody goes on with it, and what was published of it until then stays"
         except Exception as failure:  # noqa: BLE001  # whatever it was, the first error is the one to raise
             fate = _fate(log_dir, note, is_noted=is_noted, has_begun=begun.is_set())
             if fate is Fate.PUBLISHED:
@@ -537,6 +534,8 @@ def _told(log_dir: str, note: Commit, error: Exception, *, is_noted: bool) -> bo
                 is_undoing = fate is Fate.UNDOING
                 follows = "what is published of it is taken back" if is_undoing else "a part of it is published, the rest follows"
                 text = f"{follows} with the next write to this log dir ({failure})"
+    if is_noted and is_let_go(log_dir, note):
+        text = "somebody let it go: what was published of it until then stays, and is there twice if the job runs again"
     error.add_note(f"the commit of {note.name!r}, {summary(note)}, stopped: {text}")
     logger.warning("%s: %s: %s", note.name, text, error)
     return False

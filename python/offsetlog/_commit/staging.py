@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from offsetlog._commit.looks import is_folder, is_there
 from offsetlog._commit.moving import digest, prints
 from offsetlog._commit.notes import Commit, CommitTarget, make_id_of_log_dir
 from offsetlog._commit.places import is_hollow
@@ -98,21 +99,11 @@ class Stage:
         key = topic, partition
         if key not in self._logs:
             path = Path(directory, self._place, f"{topic}-{partition}")
-            self._make_place(directory)
+            _check_there(directory)
             self._logs[key] = directory, Log.open(path, "a", config)
         _, log = self._logs[key]
         log.append_arrow(rows, preserve_offsets=preserve_offsets)
         self._records[key] = self._records.get(key, 0) + rows.num_rows
-
-    def _make_place(self, directory: str) -> None:
-        """Make the folders below a partition's directory, and never that one: another one of its name would hide the log."""
-        if is_hollow(directory):
-            raise FileNotFoundError(errno.ENOENT, GONE, directory)
-        try:
-            for folder in reversed([self._place, *self._place.parents[:-1]]):
-                Path(directory, folder).mkdir(exist_ok=True)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(errno.ENOENT, GONE, directory) from error
 
     def close(self) -> list[Staged]:
         """Make everything durable, and return what there is."""
@@ -202,15 +193,35 @@ def jobs(directories: Iterable[str]) -> Iterator[tuple[str, str, bool]]:
             yield directory, entry.name, now - newest > LEFT_AFTER_SECONDS
 
 
+def _check_there(directory: str) -> None:
+    """Refuse a partition's directory that went away since it was found: another one of its name would hide the log."""
+    if is_hollow(directory) or not is_folder(directory):
+        raise FileNotFoundError(errno.ENOENT, GONE, directory)
+
+
 def let_go(log_dir: str, note: Commit) -> None:
-    """Tell the driver of an unfinished commit, which may be at work, that nobody is to finish it."""
-    for job in {path.split("/")[1] for target in note.targets for path in target.staged}:
-        Path(log_dir, GIVEN_UP + job).touch()
+    """Make the note of an unfinished commit a file that tells its driver, which may be at work, that nobody is to finish it.
+
+    That needs no room. Where it cannot be, the note stays as it is.
+    """
+    place = Path(log_dir, note.file_name)
+    for job in _jobs_of(note):
+        told = Path(log_dir, GIVEN_UP + job)
+        try:
+            if is_there(place):
+                place.rename(told)
+            told.touch()
+        except OSError as error:
+            logger.warning("a job at work may not hear that %r was let go: %s", note.name, error)
 
 
 def is_let_go(log_dir: str, note: Commit) -> bool:
     """Return whether somebody said so."""
-    return any(is_given_up(log_dir, path.split("/")[1]) for target in note.targets for path in target.staged)
+    return any(is_given_up(log_dir, job) for job in _jobs_of(note))
+
+
+def _jobs_of(note: Commit) -> set[str]:
+    return {path.split("/")[1] for target in note.targets for path in target.staged}
 
 
 def give_up(log_dir: str, job: str) -> None:
@@ -223,7 +234,7 @@ def give_up(log_dir: str, job: str) -> None:
 
 def is_given_up(log_dir: str, job: str) -> bool:
     """Return whether a job failed while its tasks run."""
-    return Path(log_dir, GIVEN_UP + job).exists()
+    return is_there(Path(log_dir, GIVEN_UP + job))
 
 
 def sweep(log_dir: str) -> None:
@@ -258,8 +269,7 @@ def targets_of(staged: Sequence[Staged], log_dir_of_note: str, *, preserve_offse
     targets = []
     ids: dict[str, str] = {}
     for directory, of_log in sorted(by_directory.items()):
-        if is_hollow(directory):
-            raise FileNotFoundError(errno.ENOENT, GONE, directory)
+        _check_there(directory)
         with Log.open(directory) as log:
             start, topic_id = log.log_end_offset, log.topic_id
         if preserve_offsets:

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from offsetlog._commit.looks import is_folder, is_same, is_there, named
 from offsetlog._commit.notes import (
     PREFIX,
     Commit,
@@ -74,8 +75,12 @@ def mark(log_dir: str, note: Commit, holder: str | None = None) -> str | None:
 
 def unmark(log_dir: str, note: Commit) -> None:
     """Remove the marks of a note that is gone. One that stays hinders nobody while its log dir is at hand."""
-    holder = id_of_log_dir(log_dir)
-    for other in _others(log_dir, note):
+    try:
+        holder, others = id_of_log_dir(log_dir), _others(log_dir, note)
+    except OSError as error:
+        logger.warning("%s: its marks stay: %s", note.name, error)
+        return
+    for other in others:
         path = _mark_of(other, note.name)
         try:
             if holder is not None and _holder(path) == holder:
@@ -132,10 +137,10 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
     for path in paths:
         at = _mark_of(path, name)
         holder = _holder(at)
-        if holder is None or (holder == ids[0] and (not _is_same(path, paths[0]) or note_of(path, name) is not None)):
+        if holder is None or (holder == ids[0] and (not is_same(path, paths[0]) or note_of(path, name) is not None)):
             continue
         # A log dir with the same id as the one that has the mark is a copy of it, or the other way round.
-        having = [each for each, its_id in zip(paths, ids, strict=True) if its_id == holder and not _is_same(each, path)]
+        having = [each for each, its_id in zip(paths, ids, strict=True) if its_id == holder and not is_same(each, path)]
         if not having:
             copy = ", which this log dir has too: one is a copy of the other" if id_of_log_dir(path) == holder else ""
             message = (
@@ -151,9 +156,9 @@ def check_note_is_first(paths: Sequence[str], name: str) -> None:
 
 def has_marks_of_others(log_dir: str, paths: Sequence[str]) -> bool:
     """Return whether a log dir has a mark, or one that cannot be read, whose note is in a log dir that is not among these."""
-    ids = {id_of_log_dir(path) for path in paths if not _is_same(path, log_dir)}
+    ids = {id_of_log_dir(path) for path in paths if not is_same(path, log_dir)}
     try:
-        return any(_holder(path) not in ids for path in Path(log_dir).glob(f"{PREFIX}*{MARK}"))
+        return any(_holder(path) not in ids for path in named(log_dir, f"{PREFIX}*{MARK}"))
     except (OSError, MetadataFileError) as error:
         logger.warning("nothing staged in %s is removed: %s", log_dir, error)
         return True
@@ -163,12 +168,12 @@ def sweep_marks(paths: Sequence[str]) -> None:
     """Remove marks whose log dir is at hand and has no note of them, and what was left beside marks."""
     ids = {path: id_of_log_dir(path) for path in paths}
     for path in paths:
-        others = {each: its_id for each, its_id in ids.items() if not _is_same(each, path)}
-        for aside in Path(path).glob(f"{PREFIX}*{MARK}.*.tmp"):
+        others = {each: its_id for each, its_id in ids.items() if not is_same(each, path)}
+        for aside in named(path, f"{PREFIX}*{MARK}.*.tmp"):
             with suppress(OSError):
                 if time.time() - aside.stat().st_mtime > ASIDE_SECONDS:
                     aside.unlink()
-        for found in Path(path).glob(f"{PREFIX}*{MARK}"):
+        for found in named(path, f"{PREFIX}*{MARK}"):
             try:
                 _sweep_mark(found, others)
             except (OSError, MetadataFileError) as error:
@@ -179,11 +184,11 @@ def _sweep_mark(path: Path, others: Mapping[str, str | None]) -> None:
     holder = _holder(path)
     of_it = [other for other, its_id in others.items() if holder is not None and its_id == holder]
     # One that has a copy beside it may be either of them.
-    if len(of_it) != 1 or Path(of_it[0], path.with_suffix(".json").name).exists():
+    if len(of_it) != 1 or is_there(Path(of_it[0], path.with_suffix(".json").name)):
         return
     with locked(of_it[0]):
         # Its note may have been written meanwhile.
-        if not Path(of_it[0], path.with_suffix(".json").name).exists() and _holder(path) == holder:
+        if not is_there(Path(of_it[0], path.with_suffix(".json").name)) and _holder(path) == holder:
             path.unlink(missing_ok=True)
 
 
@@ -198,16 +203,9 @@ def _not_first(name: str, path: str) -> LogDirError:
 def _others(log_dir: str, note: Commit) -> list[str]:
     """Return the log dirs of a commit's job, and of its partitions, without the one that has its note."""
     # Of a note that was copied with its log dir, or moved, the places may be those of somebody else.
-    given = note.log_dirs if any(_is_same(place, log_dir) for place in note.log_dirs) else ()
+    given = note.log_dirs if any(is_same(place, log_dir) for place in note.log_dirs) else ()
     places = sorted({*given, *(os.path.dirname(target.directory) for target in note.targets)})  # texts are what is kept
-    return [place for place in places if os.path.isdir(place) and not _is_same(place, log_dir)]  # as above
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)  # as above
-    except OSError:
-        return False
+    return [place for place in places if is_folder(place) and not is_same(place, log_dir)]
 
 
 def _mark_of(log_dir: str, name: str) -> Path:

@@ -15,6 +15,7 @@ import pyarrow
 from pyspark.sql.datasource import InputPartition
 
 from offsetlog import Log, OffsetOutOfRangeError, Scan, ScanReport, open_cached
+from offsetlog._commit.looks import is_folder
 from offsetlog._text import counted
 from offsetlog.errors import OffsetLogError
 from offsetlog.spark.filters import Pushed
@@ -176,7 +177,7 @@ def _still_there(splits: Sequence[Planned], settings: Settings) -> list[Planned]
             readable = min(log.last_stable_offset, end) if settings.isolation_level == "read_committed" else end
         except FileNotFoundError:
             # With the directory in place, a single file went between listing and opening: no reason to leave out all the rest.
-            if os.path.isdir(split.path):
+            if is_folder(split.path):
                 raise
             _check_mounted(split)
             _lose(split, split, settings, "the partition directory is not there")

@@ -181,11 +181,9 @@ def _get_from_newest(paths: tuple[str, ...], topic: str, partition: int, offset:
     try:
         with LogDir.open(paths) as log_dir:
             path = log_dir.log(topic, partition).path
-    except (OSError, OffsetLogError):
-        if missing is None:
-            raise
-        # The replica that was chosen answers still.
-        raise missing from None
+    except (OSError, OffsetLogError) as failure:
+        # Another replica may have the record: that it is in none is not known.
+        raise failure from missing
     finally:
         ended = time.monotonic()
         _next_look[budget] = ended + LOOK_SHARE * (ended - began)

@@ -19,6 +19,7 @@ use offsetlog_ops::When;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a wait is between two looks for Ctrl-C.
@@ -74,15 +75,22 @@ pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Fai
     }
 }
 
+/// A broker's settings. A file without any is one that somebody is about to write, or that a full disk has emptied.
+fn broker_of(path: &Path) -> Result<BrokerSettings, Failure> {
+    let broker = BrokerSettings::read(&RealDisk, path).map_err(Failure::Writing)?;
+    if broker.given.is_empty() {
+        let reason = "no setting found, a broker's server.properties expected";
+        return Err(Failure::Usage(format!("{}: {reason}", path.display())));
+    }
+    Ok(broker)
+}
+
 /// One round. The log dirs are closed behind it, so that others may have them until the next.
 fn once(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
-    let broker = args.broker.as_deref();
+    // Read in each round: who changes the file so that more is kept means from then on.
+    let broker = args.broker.as_deref().map(broker_of).transpose()?;
     let terms = LogDirOptions {
-        // Read in each round: who changes the file so that more is kept means from then on.
-        broker: broker
-            .map(|path| BrokerSettings::read(&RealDisk, path))
-            .transpose()
-            .map_err(Failure::Writing)?,
+        broker,
         metadata: args.metadata.clone(),
         internal_topics: args.internal.iter().cloned().collect(),
         ..LogDirOptions::default()

@@ -18,13 +18,10 @@ use offsetlog_net::mirror::{
 };
 use serde::Serialize;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How many of the events that `-q` leaves out are said where the copy is not complete.
-const UNSAID_MAX: usize = 20;
 
 #[derive(Serialize)]
 struct EventLine<'a> {
@@ -104,7 +101,6 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     });
     let bar = Progress::counter(console);
     let told = RefCell::new((console, None::<std::io::Error>));
-    let unsaid = RefCell::new(VecDeque::new());
     let mut last = Instant::now();
     let watch = Watch {
         progress: Some(Box::new(|progress: &MirrorProgress| {
@@ -122,7 +118,6 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
             } else if let Ok(mut told) = told.try_borrow_mut() {
                 match event.kind {
                     EventKind::New | EventKind::Settings => told.0.note(&event.message),
-                    _ if args.quiet => keep_unsaid(&mut unsaid.borrow_mut(), words_of_event(event)),
                     _ => told.0.warn(&words_of_event(event)),
                 }
             }
@@ -142,11 +137,8 @@ pub(crate) fn run(args: &Mirror, console: &mut Console<'_>) -> Result<i32, Failu
     if args.json {
         write_report(&report, console)?;
     } else {
-        if !report.is_complete || report.has_losses {
-            // What the exit code is about.
-            for words in unsaid.into_inner() {
-                console.error(&words);
-            }
+        if args.quiet && (!report.is_complete || report.has_losses) {
+            say_what_decides(&report, console);
         }
         say_report(&report, args, console)?;
     }
@@ -207,13 +199,24 @@ fn words_of(progress: &MirrorProgress) -> String {
     )
 }
 
-/// Keeps the last events that `-q` leaves out, each once.
-fn keep_unsaid(unsaid: &mut VecDeque<String>, words: String) {
-    if !unsaid.contains(&words) {
-        unsaid.push_back(words);
-        if unsaid.len() > UNSAID_MAX {
-            unsaid.pop_front();
+/// Says what `-q` has left out, and the exit code is about.
+fn say_what_decides(report: &MirrorReport, console: &mut Console<'_>) {
+    let decides = |event: &&MirrorEvent| match event.kind {
+        EventKind::Lost | EventKind::Cut | EventKind::DeletedTopic => report.has_losses,
+        EventKind::Recreated => true,
+        EventKind::Problem => !report.is_complete,
+        _ => false,
+    };
+    let mut said = BTreeSet::new();
+    for event in report.events.iter().filter(decides) {
+        let words = words_of_event(event);
+        if said.insert(words.clone()) {
+            console.error(&words);
         }
+    }
+    if report.events_left_out > 0 {
+        let left_out = usize::try_from(report.events_left_out).unwrap_or(usize::MAX);
+        console.error(&format!("left out: {} more", counted(left_out, "event")));
     }
 }
 

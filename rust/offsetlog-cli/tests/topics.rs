@@ -320,6 +320,11 @@ fn maintain_reads_the_brokers_settings_in_each_round() {
     );
     assert_eq!(run.code, 2, "{}", run.text());
     assert!(run.err.contains("server.properties"), "{}", run.err);
+    // As of a copy that has just begun.
+    std::fs::write(&properties, "").unwrap();
+    let run = offsetlog(&["maintain", text(&dir), "--broker", text(&properties)]);
+    assert_eq!(run.code, 2, "{}", run.text());
+    assert!(run.err.contains("no setting found"), "{}", run.err);
 }
 
 #[test]

@@ -201,3 +201,46 @@ fn an_old_transaction_index_does_not_make_the_output_unfinished() {
         }
     }
 }
+
+/// Without its entries, a broker would serve aborted records as committed ones, for ever.
+#[test]
+fn a_transaction_index_that_cannot_be_read_is_none_that_is_empty() {
+    let before = filled(true);
+    let whole = SimDisk::new(before.clone());
+    let log = open(Arc::new(whole.clone()));
+    log.compact(&CompactOptions::default()).unwrap();
+    let new = first_segment(&whole.world());
+    assert!(!new["txnindex"].is_empty());
+    let mut failed = 0;
+    for lasting in [Lasting::Once, Lasting::FromThenOn] {
+        for nth in 1.. {
+            let sim = SimDisk::new(before.clone());
+            let disk = FaultDisk::over(&sim, Plan::none());
+            let log = open(Arc::new(disk.clone()));
+            disk.set(Plan {
+                kinds: |call, path| {
+                    matches!(call, Call::Open | Call::Read | Call::Stat)
+                        && path.ends_with(".txnindex")
+                },
+                nth,
+                lasting,
+                ..Plan::none()
+            });
+            let done = log.compact(&CompactOptions::default());
+            if disk.failed().is_empty() {
+                done.unwrap();
+                break;
+            }
+            failed += u32::from(done.is_err());
+            disk.set(Plan::none());
+            if done.is_err() {
+                log.abandon();
+                let log = open(Arc::new(sim.clone()));
+                log.compact(&CompactOptions::default()).unwrap();
+            }
+            let files = first_segment(&sim.world());
+            assert!(files == new, "{nth}, {lasting:?}: {:?}", disk.failed());
+        }
+    }
+    assert!(failed > 0);
+}

@@ -331,7 +331,10 @@ fn plan_one(
     // Behind the renaming of an earlier call, its note has the name that the directory had.
     let name_before = interrupted.as_ref().map(|note| note.name.as_str());
     let state_before = name_before.and_then(|name| Some(DirectoryName::parse(name).ok()?.state));
-    match state_before.unwrap_or(found.state) {
+    match state_before
+        .filter(|_| found.state == DirectoryState::Live)
+        .unwrap_or(found.state)
+    {
         DirectoryState::Delete => notes.push(
             "it waited for its deletion: segments of it may have been removed already".to_owned(),
         ),

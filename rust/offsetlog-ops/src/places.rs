@@ -373,6 +373,53 @@ pub(crate) fn is_there(disk: &dyn Disk, path: &Path) -> Result<bool> {
     }
 }
 
+/// A target that is one of the sources, or lies in one, would be read while it is written.
+pub(crate) fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
+    sources: &[P],
+    into: &[Q],
+    options: &OpenOptions,
+) -> Result<()> {
+    // Folders are the same by what they are, not by their names.
+    let id_of = |path: &Path| match options.disk.stat(path) {
+        Ok(found) => Ok(Some(found.id)),
+        // Such as a file in the place of a folder, of which others tell.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(Error::io(IoCall::Stat, path, error)),
+    };
+    let is_in = |inner: &Path, outer: &Path| -> Result<bool> {
+        let Some(outer) = id_of(outer)? else {
+            return Ok(false);
+        };
+        for around in inner.ancestors() {
+            if id_of(around)? == Some(outer) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    for target in into {
+        let target = local_path(target)?;
+        for source in sources {
+            let source = local_path(source)?;
+            if is_in(&target, &source)? || is_in(&source, &target)? {
+                let reason = format!(
+                    "it is, lies in or holds the source {}; choose another place",
+                    source.display()
+                );
+                return Err(Error::log_dir(&target, reason));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The content of a small file; `None` if it does not exist.
 fn small<T>(
     path: &Path,

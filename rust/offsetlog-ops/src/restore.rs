@@ -19,6 +19,7 @@ mod tiered;
 mod unknown;
 mod write_topics;
 
+use crate::places::refuse_overlap;
 use crate::replicas::Extent;
 use crate::salvage::{Cut, SalvageReport};
 use bootstrap::Bootstrap;
@@ -26,9 +27,7 @@ use choice::{FailedReplica, SourcePartition};
 use committed::BehindTheEnd;
 use new_topic::{NewTopic, NewTopicPartition};
 use offsetlog::format::Uuid;
-use offsetlog::{
-    BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition, local_path,
-};
+use offsetlog::{BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition};
 use remains::Retention;
 use sources::Sources;
 use std::collections::BTreeMap;
@@ -555,38 +554,6 @@ fn next_producer_id<P: AsRef<Path>>(
     }));
     let greatest = known.iter().map(|each| each.producer_id).max();
     Ok(greatest.unwrap_or(-1).saturating_add(1))
-}
-
-/// A target that is one of the sources, or lies in one, would be read while it is written.
-fn refuse_overlap<P: AsRef<Path>, Q: AsRef<Path>>(
-    sources: &[P],
-    into: &[Q],
-    options: &OpenOptions,
-) -> Result<()> {
-    // Folders are the same by what they are, not by their names.
-    let is_in = |inner: &Path, outer: &Path| {
-        let Ok(outer) = options.disk.stat(outer) else {
-            return false;
-        };
-        let mut around = inner
-            .ancestors()
-            .filter_map(|path| options.disk.stat(path).ok());
-        around.any(|found| found.id == outer.id)
-    };
-    for target in into {
-        let target = local_path(target)?;
-        for source in sources {
-            let source = local_path(source)?;
-            if is_in(&target, &source) || is_in(&source, &target) {
-                let reason = format!(
-                    "it is, lies in or holds the source {}; choose another place",
-                    source.display()
-                );
-                return Err(Error::log_dir(&target, reason));
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -459,10 +459,14 @@ impl<'s> Salvage<'s> {
         })
     }
 
-    /// What a file beside the segments says; a warning where it is damaged.
+    /// What a file beside the segments says; a warning where it is damaged, or the disk does not give it.
     fn known<T>(&mut self, read: Result<Option<T>>) -> Result<Option<T>> {
+        let is_unread = |error: &Error| {
+            matches!(error.kind(), ErrorKind::Io { source, .. } if source.raw_os_error().is_some())
+                && !error.is_of_process()
+        };
         match read {
-            Err(error) if error.is_corruption() => {
+            Err(error) if error.is_corruption() || is_unread(&error) => {
                 self.warnings.push(format!("not taken over: {error}"));
                 Ok(None)
             }

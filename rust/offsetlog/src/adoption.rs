@@ -6,7 +6,7 @@
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall, Lock, random, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::has_log_dir_files;
+use crate::folder::{has_log_dir_files, is_there};
 use crate::log::{
     LogDirFiles, LogWriter, OpenOptions, STATE_FILE, WriteOptions, forget_partition, lock_log_dir,
     lock_partition,
@@ -191,7 +191,7 @@ impl Adoption {
     /// Writes down the name that the directory has, unless an earlier call has done it.
     fn note(&self, disk: &dyn Disk) -> Result<()> {
         let path = self.directory.join(NOTE);
-        if disk.stat(&path).is_ok() {
+        if is_there(disk, &path)? {
             return Ok(());
         }
         let log_start = self.log_start_offset.map(|offset| offset.to_string());

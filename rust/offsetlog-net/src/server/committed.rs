@@ -188,8 +188,13 @@ impl Committed {
                     unknown.unread.insert(number, reason);
                 }
                 Err(error) if error.is_of_process() => return Err(error),
-                // What cannot be opened is among the unread ones.
-                Ok(None) | Err(_) => {}
+                // One that cannot be opened at all is told again below.
+                Err(error) => {
+                    let reason =
+                        format!("{OFFSETS_TOPIC}-{number} cannot be looked at: {error}; {WAY_ON}");
+                    unknown.unread.insert(number, reason);
+                }
+                Ok(None) => {}
             }
         }
         for unread in &self.unread {

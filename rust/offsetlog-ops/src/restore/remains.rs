@@ -179,16 +179,20 @@ impl Retention {
 
     /// Tells of what only the target's `bootstrap.checkpoint` says, which an earlier restore may have set there.
     pub(super) fn recall(&mut self, topic: &SourceTopic, known: &BTreeMap<String, String>) {
-        if self.keeps || (topic.was_compacted && !topic.is_told) {
+        if topic.was_compacted {
+            // Told of anyway, as of a topic of which nobody knows the settings.
             return;
         }
+        let is_kept = |configs: &BTreeMap<String, String>, setting| {
+            configs.get(setting).is_some_and(|value| value == "-1")
+        };
         for setting in [RETENTION_MS, RETENTION_BYTES] {
-            if known.get(setting).is_none_or(|value| value != "-1") {
+            if !is_kept(known, setting) || is_kept(&topic.to_make.configs, setting) {
                 continue;
             }
             let reason = format!(
-                "bootstrap.checkpoint says {setting}=-1, which an earlier restore sets where records would be deleted at once; if the topic \
-                 did not have it, take it back when its records may go"
+                "bootstrap.checkpoint says {setting}=-1, which an earlier restore sets where records would be deleted at once. When they may \
+                 go: if the topic had another value, set that; if it had none, take this one back"
             );
             let command = alter(&topic.to_make.name, &format!("--delete-config {setting}"));
             self.note(&topic.to_make.name, reason, Some(command));

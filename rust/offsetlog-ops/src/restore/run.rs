@@ -7,6 +7,7 @@ use super::{
     PartitionState, PartitionToRestore, RestorePlan, RestoreProgress, Target, committed, compare,
     open_transactions,
 };
+use crate::places;
 use crate::replicas::Extent;
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
 use crate::topic_config::config_to_build_with;
@@ -32,14 +33,14 @@ impl RestorePlan {
         // Held to the end: no controller and no broker starts meanwhile.
         let _controllers = keep_controllers_out(&self.bootstraps, &self.options)?;
         // While partitions change the marks are away.
-        let log_dirs = self.log_dirs.iter().map(|(_, log_dir)| log_dir);
-        let has_mark = |log_dir: &&PathBuf| {
-            self.options
-                .disk
-                .stat(&log_dir.join(CLEAN_SHUTDOWN))
-                .is_ok()
-        };
-        self.marked = log_dirs.filter(has_mark).cloned().collect();
+        let mut marked = Vec::new();
+        for (_, log_dir) in &self.log_dirs {
+            let mark = log_dir.join(CLEAN_SHUTDOWN);
+            if places::is_there(self.options.disk.as_ref(), &mark)? {
+                marked.push(log_dir.clone());
+            }
+        }
+        self.marked = marked.into_iter().collect();
         let held = Held::open(&self.log_dirs, &self.options)?;
         let done = self.run_locked(&held, progress);
         let closed = held.close();
@@ -411,7 +412,7 @@ fn failure_of(each: &PartitionToRestore, error: Error) -> Result<Error> {
 /// Marks a log dir as stopped cleanly that no broker has used yet, so that the first one need not look through what was restored.
 fn mark_clean(log_dir: &Path, options: &OpenOptions) -> Result<()> {
     let mark = log_dir.join(CLEAN_SHUTDOWN);
-    if options.disk.stat(&mark).is_ok() {
+    if places::is_there(options.disk.as_ref(), &mark)? {
         return Ok(());
     }
     // No broker had an epoch yet.

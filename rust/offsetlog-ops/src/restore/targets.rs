@@ -581,9 +581,8 @@ fn is_there(path: &Path, options: &OpenOptions) -> bool {
 /// Whether nothing is in these folders, or what is left of a restore that ended before the first partition.
 fn is_empty(paths: &[PathBuf], options: &OpenOptions) -> bool {
     let mut listed = paths.iter().map(|path| options.disk.list(path));
-    listed.all(|listed| {
-        listed.map_or(true, |entries| {
-            entries.iter().all(|entry| entry.name == SHARED_LOCK_FILE)
-        })
+    listed.all(|listed| match listed {
+        Ok(entries) => entries.iter().all(|entry| entry.name == SHARED_LOCK_FILE),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
     })
 }

@@ -29,20 +29,24 @@ impl RealDirectory {
         opened.map(Self)
     }
 
-    /// The kind of an entry: that of the listing, so no file needs its own stat, where the file system tells it there.
-    fn kind(&self, name: &std::ffi::CStr, listed: FileType) -> EntryKind {
+    /// The kind of an entry: that of the listing, so no file needs its own stat, where the file system tells it there. `None` for one that
+    /// went meanwhile.
+    fn kind(&self, name: &std::ffi::CStr, listed: FileType) -> io::Result<Option<EntryKind>> {
         let kind = match listed {
-            FileType::Unknown => rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
-                .map_or(FileType::Unknown, |stat| {
-                    FileType::from_raw_mode(stat.st_mode)
-                }),
+            FileType::Unknown => {
+                match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                    Err(rustix::io::Errno::NOENT) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                }
+            }
             listed => listed,
         };
-        match kind {
+        Ok(Some(match kind {
             FileType::RegularFile => EntryKind::File,
             FileType::Directory => EntryKind::Directory,
             _ => EntryKind::Other,
-        }
+        }))
     }
 }
 
@@ -70,9 +74,12 @@ impl DiskDirectory for RealDirectory {
             if name == "." || name == ".." {
                 continue;
             }
+            let Some(kind) = self.kind(entry.file_name(), entry.file_type())? else {
+                continue;
+            };
             entries.push(Entry {
                 name: name.to_owned(),
-                kind: self.kind(entry.file_name(), entry.file_type()),
+                kind,
             });
         }
         Ok(entries)

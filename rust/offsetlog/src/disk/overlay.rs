@@ -35,6 +35,22 @@ enum Node {
 }
 
 impl OverlayDisk {
+    /// Whether the disk below has something of this name.
+    fn is_below(&self, path: &Path) -> io::Result<bool> {
+        match self.below.stat(path) {
+            Ok(_) => Ok(true),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// An overlay over `below` without changes.
     #[must_use]
     pub fn new(below: Arc<dyn Disk>) -> Self {
@@ -155,7 +171,7 @@ impl Disk for OverlayDisk {
             Some(Node::Gone) => Some(None),
             None => None,
         };
-        let is_below = known.is_none() && self.below.stat(path).is_ok();
+        let is_below = known.is_none() && self.is_below(path)?;
         let is_there = is_below || matches!(known, Some(Some(_)));
         match access {
             Access::Read => match known {
@@ -218,7 +234,7 @@ impl Disk for OverlayDisk {
             match nodes.get(made) {
                 Some(Node::Directory) => break,
                 Some(Node::File(_)) => return Err(io::ErrorKind::AlreadyExists.into()),
-                None if self.below.stat(made).is_ok() => break,
+                None if self.is_below(made)? => break,
                 Some(Node::Gone) | None => drop(nodes.insert(made.to_path_buf(), Node::Directory)),
             }
         }

@@ -344,7 +344,9 @@ fn names_in(directory: &Path) -> io::Result<Vec<Entry>> {
         let kind = match entry.file_type() {
             Ok(kind) if kind.is_file() => EntryKind::File,
             Ok(kind) if kind.is_dir() => EntryKind::Directory,
-            _ => EntryKind::Other,
+            Ok(_) => EntryKind::Other,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
         };
         entries.push(Entry { name, kind });
     }

@@ -7,7 +7,7 @@ use super::recovery::scan_segment::producer_batch;
 use super::transactions::marker_of;
 use super::values::sequence_of;
 use super::{Log, View};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::segment::find::{self, Found, ReadAhead, Trace};
 use offsetlog_format::BatchHeader;
 use offsetlog_format::name::SegmentFile;
@@ -277,9 +277,11 @@ impl Log {
         let name =
             offsetlog_format::name::SegmentFileName::live(offset, SegmentFile::ProducerSnapshot);
         let path = self.path().join(name.to_string());
-        let bytes = super::named_offsets::read_optional(&self.0.directory, &path);
-        let Ok(Some(bytes)) = bytes else {
-            return Ok(None);
+        let bytes = match super::named_offsets::read_optional(&self.0.directory, &path) {
+            Ok(Some(bytes)) => bytes,
+            // Without one that may be sound, producers whose records are deleted would be forgotten.
+            Err(error) if matches!(error.kind(), ErrorKind::Io { .. }) => return Err(error),
+            Ok(None) | Err(_) => return Ok(None),
         };
         let Ok(entries) = read_producer_snapshot(&bytes) else {
             return Ok(None);

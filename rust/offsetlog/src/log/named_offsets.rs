@@ -70,7 +70,7 @@ pub(super) fn read_checkpoints(
     };
     // A log dir has these checkpoints; where neither was seen, other files may tell.
     let in_log_dir = looked.iter().any(Option::is_some)
-        || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent).unwrap_or(false));
+        || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent)?);
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
     bounds.start_line = log_start.filter(|_| name.state == DirectoryState::Live);

@@ -12,6 +12,7 @@ use crate::codec::Decompressor;
 use crate::config::LogConfig;
 use crate::disk::{Disk, EntryKind, FileStat, IoCall};
 use crate::error::{Error, ErrorKind, Result};
+use crate::folder::is_there;
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::{
@@ -280,7 +281,7 @@ impl Partition<'_> {
         }
         if self.leader_epoch >= 0 && self.epochs.is_none() {
             let path = self.directory.path.join(LEADER_EPOCH_CHECKPOINT);
-            if self.directory.disk.stat(&path).is_err() {
+            if !is_there(self.directory.disk.as_ref(), &path)? {
                 let reason = format!(
                     "there is none, and batches have leader epochs up to {}",
                     self.leader_epoch

@@ -6,8 +6,9 @@
 //! Source: Kafka's `CleanedTransactionMetadata`. Kafka trusts the `.txnindex`. Where index and markers disagree, nothing is
 //! removed here.
 
-use crate::disk::read_whole;
-use crate::error::Result;
+use crate::disk::{IoCall, read_whole};
+use crate::error::{Error, Result};
+use crate::folder::is_absent;
 use crate::log::Log;
 use crate::log::transactions::{TxnOutcome, TxnOutcomes, marker_of};
 use crate::segment::segment_path;
@@ -72,8 +73,11 @@ impl<'l> Outcomes<'l> {
         let mut entries = Vec::new();
         for segment in &view.segments {
             let path = segment_path(&directory.path, segment.base_offset, ".txnindex");
-            // A missing or unreadable file counts as empty.
-            let bytes = read_whole(directory.disk.as_ref(), &path, 1 << 31).unwrap_or_default();
+            let bytes = match read_whole(directory.disk.as_ref(), &path, 1 << 31) {
+                Err(error) if is_absent(&error) => Vec::new(),
+                // Without its entries aborted records would be committed ones.
+                read => read.map_err(|error| Error::io(IoCall::Read, &path, error))?,
+            };
             let slots = 0..aborted_transaction_count(&bytes);
             entries.extend(slots.filter_map(|slot| AbortedTransaction::read(&bytes, slot).ok()));
         }

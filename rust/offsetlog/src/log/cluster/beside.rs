@@ -3,7 +3,7 @@
 
 use super::named::metadata_log;
 use super::{Surroundings, node_of};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::log::Log;
 use crate::log::state::read_small;
 use offsetlog_format::name::META_PROPERTIES;
@@ -65,7 +65,14 @@ impl Surroundings {
                         newest = Some((reach, slot));
                     }
                 }
-                Err(error) if error.is_of_process() => return Err(error),
+                // An older one says what the cluster said once, by which retention may delete.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Io { .. }) && !error.is_missing_file() =>
+                {
+                    return Err(error.advise(
+                        "which of the cluster's metadata logs is the newest is not known: name the one to be used (metadata=, --metadata DIR)",
+                    ));
+                }
                 Err(_) => {}
             }
         }

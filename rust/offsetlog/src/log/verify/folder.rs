@@ -4,7 +4,7 @@ use super::report::{Effect, Severity};
 use super::{DamageReport, VerifyOptions};
 use crate::disk::{Disk, EntryKind, IoCall, read_whole};
 use crate::error::{Error, Result};
-use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE, is_absent};
 use crate::log::{OpenOptions, SetAside, partition_name};
 use offsetlog_format::checkpoint::OffsetCheckpoint;
 use offsetlog_format::meta_properties::MetaProperties;
@@ -54,16 +54,30 @@ pub(super) fn check(
         // A broker follows such a link to a folder, and overlooks everything else of such a name.
         if entry.kind == EntryKind::Other
             && DirectoryName::parse(&entry.name).is_ok()
-            && options.disk.is_link(&folder).unwrap_or(false)
+            && options
+                .disk
+                .is_link(&folder)
+                .map_err(|error| Error::io(IoCall::Stat, &folder, error))?
         {
-            let (severity, reason) = if options.disk.list(&folder).is_ok() {
-                let reason = "it is a link to a folder, which was not checked; give the path that it leads to";
-                (Severity::Warning, reason)
-            } else {
-                let reason = "it is a link that leads to no folder: if a disk is not mounted, the partition is missing here";
-                (Severity::Note, reason)
-            };
-            report.add(Effect::NOTHING.finding(severity, "LogDir", &folder, reason));
+            let finding =
+                |severity, reason| Effect::NOTHING.finding(severity, "LogDir", &folder, reason);
+            report.add(match options.disk.list(&folder) {
+                Ok(_) => finding(
+                    Severity::Warning,
+                    "it is a link to a folder, which was not checked; give the path that it leads to",
+                ),
+                Err(error) if is_absent(&error) => finding(
+                    Severity::Note,
+                    "it is a link that leads to no folder: if a disk is not mounted, the partition is missing here",
+                ),
+                Err(error) => {
+                    let error = Error::io(IoCall::List, &folder, error);
+                    if error.is_of_process() {
+                        return Err(error);
+                    }
+                    Effect::unread(&folder, &error)
+                }
+            });
         }
         if entry.kind != EntryKind::Directory || entry.name == REMOTE_INDEX_CACHE {
             continue;
