@@ -151,7 +151,8 @@ STATES: Mapping[str, Mapping[str, Mapping[str, str | None]]] = {
 }
 """What is said then of this broker, or without a name of all brokers; `None` takes a setting back."""
 
-LATE = {DELAY: 3000, "log.cleaner.backoff.ms": 3000}
+BACKOFF = "log.cleaner.backoff.ms"
+LATE = {DELAY: 3000, BACKOFF: 3000}
 """A broker of KRaft leads its partitions for a moment before it takes up dynamic settings of brokers, and one that looks then what is due
 goes by `server.properties`. Cases in which that removes more begin to look later. A cleaner has its first look at once whatever it is told:
 where it falls into the moment, the broker is given another copy. A slow one, whose moment is longer, is also given more time."""
@@ -442,7 +443,7 @@ class Upkeep:
                 if is_late and self._removed_before_it_served():
                     assert nth < MOMENTS, f"whenever it starts; see {self.broker.output()}"
                     continue
-                self._wait_until_done()
+                self._wait_until_done(STEADY_SECONDS + 2 * int(str(case.static.get(BACKOFF, 0))) / 1000)
                 outcome.theirs = self._served()
                 with Admin(self.broker.address) as admin:
                     outcome.settings = admin.settings(list(SETTINGS))
@@ -478,7 +479,8 @@ class Upkeep:
         shutil.copytree(self._state(case.state), place)
         return place
 
-    def _wait_until_done(self) -> None:
+    def _wait_until_done(self, steady_seconds: float) -> None:
+        """Wait until nothing has changed for so long: longer than a cleaner waits that found nothing to do."""
         end = time.monotonic() + UPKEEP_SECONDS
         seen, since, before = self._look(), time.monotonic(), 0
         while time.monotonic() < end:
@@ -487,7 +489,7 @@ class Upkeep:
             rounds = self.broker.output().read_text(encoding="utf-8", errors="replace").count(ROUND)
             if now != seen or rounds < ROUNDS:
                 seen, since, before = now, time.monotonic(), rounds
-            if time.monotonic() - since >= STEADY_SECONDS and rounds - before >= STEADY_ROUNDS:
+            if time.monotonic() - since >= steady_seconds and rounds - before >= STEADY_ROUNDS:
                 return
         raise TimeoutError(f"upkeep goes on after {UPKEEP_SECONDS} s; see {self.broker.output()}")
 

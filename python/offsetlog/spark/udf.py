@@ -182,13 +182,10 @@ def _get_from_newest(paths: tuple[str, ...], topic: str, partition: int, offset:
         with LogDir.open(paths) as log_dir:
             path = log_dir.log(topic, partition).path
     except (OSError, OffsetLogError) as failure:
-        # Another replica may have the record: that it is in none is not known.
+        # Another replica may have the record: that none has it is not known, so the next call looks again.
         raise failure from missing
-    finally:
-        ended = time.monotonic()
-        _next_look[budget] = ended + LOOK_SHARE * (ended - began)
-        if missing is not None and choice is not None:
-            _choices[key] = choice._replace(at=ended)
+    ended = time.monotonic()
+    _next_look[budget] = ended + LOOK_SHARE * (ended - began)
     _choices[key] = _Choice(path, ended)
     return _get(path, offset)
 
