@@ -191,7 +191,7 @@ def test_what_retention_was_kept_from_is_told_again(tmp_path: Path) -> None:
     def commands(**more: Any) -> list[str]:  # noqa: ANN401  # options
         report = restore([one, two], into, **how, **more)
         told = [each for each in report.remaining if each.about == "g-epochs"]
-        return [command for each in told for command in each.commands if "retention" in command]
+        return [command for each in told for command in each.commands if "retention.ms" in command]
 
     first = commands()
     assert first
@@ -207,5 +207,5 @@ def test_what_kafka_itself_keeps_for_ever_is_not_to_be_taken_back(tmp_path: Path
     with Log.open(source / "__share_group_state-0", "a") as log:
         log.append(b"state", key=b"group")
     for _ in range(2):
-        report = restore(source, into, new_cluster=True, internal=["__share_group_state"])
-        assert not [command for each in report.remaining for command in each.commands if "retention" in command]
+        report = restore(source, into, new_cluster=True, topics="__share_group_state")
+        assert not [command for each in report.remaining for command in each.commands if "retention.ms" in command]
