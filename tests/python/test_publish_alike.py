@@ -158,7 +158,7 @@ def test_one_that_gives_up_waiting_leaves_no_marks(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("kind", ["nameless", "named"])
 def test_a_job_that_somebody_lets_go_does_not_say_that_it_is_published(tmp_path: Path, kind: str, published: int) -> None:
     """The note of a nameless one is gone, as if somebody else had finished it."""
-    run(tmp_path, "named", topic="other")
+    run(tmp_path, "nameless", topic="other")
     seen, real = 0, moving.move_to
 
     def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called

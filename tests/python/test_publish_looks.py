@@ -93,7 +93,7 @@ def test_a_job_that_runs_where_others_died(tmp_path: Path, name: str) -> None:
     """What they staged is kept for them, and the jobs that run meanwhile are published once."""
     failed = 0
     # Many of the looks are at one thing.
-    for at in range(1, 400, 5):
+    for at in range(1, 400, 5 if name == "_look" else 1):
         place = tmp_path / str(at)
         run(place, "nameless", topic="other")
         died_half_way(place, "named")

@@ -65,8 +65,9 @@ struct RemovedLine<'a> {
 }
 
 pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
+    let mut had_any = false;
     loop {
-        let code = once(args, console)?;
+        let code = once(args, &mut had_any, console)?;
         let Some(every) = args.every else {
             return Ok(code);
         };
@@ -75,20 +76,23 @@ pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Fai
     }
 }
 
-/// A broker's settings. A file without any is one that somebody is about to write, or that a full disk has emptied.
-fn broker_of(path: &Path) -> Result<BrokerSettings, Failure> {
+/// A broker's settings. A file that has lost all of them between two rounds is one that somebody is about to write, or that a full disk
+/// has emptied.
+fn broker_of(path: &Path, had_any: &mut bool) -> Result<BrokerSettings, Failure> {
     let broker = BrokerSettings::read(&RealDisk, path).map_err(Failure::Writing)?;
-    if broker.given.is_empty() {
-        let reason = "no setting found, a broker's server.properties expected";
+    if broker.given.is_empty() && *had_any {
+        let reason = "no setting found, where there were some before";
         return Err(Failure::Usage(format!("{}: {reason}", path.display())));
     }
+    *had_any = !broker.given.is_empty();
     Ok(broker)
 }
 
 /// One round. The log dirs are closed behind it, so that others may have them until the next.
-fn once(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
+fn once(args: &Maintain, had_any: &mut bool, console: &mut Console<'_>) -> Result<i32, Failure> {
     // Read in each round: who changes the file so that more is kept means from then on.
-    let broker = args.broker.as_deref().map(broker_of).transpose()?;
+    let broker = args.broker.as_deref();
+    let broker = broker.map(|path| broker_of(path, had_any)).transpose()?;
     let terms = LogDirOptions {
         broker,
         metadata: args.metadata.clone(),

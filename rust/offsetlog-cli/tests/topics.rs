@@ -288,43 +288,34 @@ fn maintain_makes_no_log_dir_of_a_wrong_path() {
     assert!(refused.err.contains("30s, 5m, 1h or 1d"), "{}", refused.err);
 }
 
+/// Gone, or emptied, while it waits between two rounds: what it said, and what it does not say, is not taken for what is meant.
 #[test]
 fn maintain_reads_the_brokers_settings_in_each_round() {
-    let folder = tempfile::tempdir().unwrap();
-    let dir = folder.path().join("d");
-    aged(&dir);
-    let properties = folder.path().join("server.properties");
-    std::fs::write(&properties, "log.retention.hours=1\n").unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let (counted, file) = (Arc::clone(&asked), properties.clone());
-    let terminal = Terminal {
-        // Gone while it waits between two rounds: what it said is not taken for what is meant.
-        interrupt: Some(Arc::new(move || {
-            if counted.fetch_add(1, Ordering::SeqCst) == 200 {
-                std::fs::remove_file(&file).unwrap();
-            }
-            counted.load(Ordering::SeqCst) > 2_000
-        })),
-        ..Terminal::default()
-    };
-    let run = offsetlog_on(
-        terminal,
-        &[
-            "maintain",
-            text(&dir),
-            "--broker",
-            text(&properties),
-            "--every",
-            "1s",
-        ],
-    );
-    assert_eq!(run.code, 2, "{}", run.text());
-    assert!(run.err.contains("server.properties"), "{}", run.err);
-    // As of a copy that has just begun.
-    std::fs::write(&properties, "").unwrap();
-    let run = offsetlog(&["maintain", text(&dir), "--broker", text(&properties)]);
-    assert_eq!(run.code, 2, "{}", run.text());
-    assert!(run.err.contains("no setting found"), "{}", run.err);
+    for is_emptied in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("d");
+        aged(&dir);
+        let properties = folder.path().join("server.properties");
+        std::fs::write(&properties, "log.retention.hours=1\n").unwrap();
+        let (asked, file) = (AtomicUsize::new(0), properties.clone());
+        let terminal = Terminal {
+            interrupt: Some(Arc::new(move || {
+                let count = asked.fetch_add(1, Ordering::SeqCst);
+                if count == 200 && is_emptied {
+                    std::fs::write(&file, "").unwrap();
+                } else if count == 200 {
+                    std::fs::remove_file(&file).unwrap();
+                }
+                count > 2_000
+            })),
+            ..Terminal::default()
+        };
+        let words = ["maintain", text(&dir), "--broker", text(&properties)];
+        let run = offsetlog_on(terminal, &[&words[..], &["--every", "1s"]].concat());
+        assert_eq!(run.code, 2, "{}", run.text());
+        assert!(run.err.contains("server.properties"), "{}", run.err);
+        assert_eq!(run.err.contains("no setting found"), is_emptied);
+    }
 }
 
 #[test]
