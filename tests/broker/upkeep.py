@@ -38,7 +38,7 @@ LEAST_SEGMENT = 1 << 20
 CUT, CUT_AT = "own-cut", 12
 SMALL, SMALL_BYTES = "own-unordered", 2000
 UPKEEP_SECONDS = 300
-STEADY_SECONDS = 2.0
+STEADY_SECONDS = 3.0
 ROUNDS, STEADY_ROUNDS = 4, 12
 """A broker that went that often over its logs, and so often since its last change, is done: on a slow machine that takes longer."""
 INTERNAL = "__consumer_offsets"
