@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_publish_failures import EXPECTED, ROWS, Died, found, left, run
+from test_publish_failures import EXPECTED, Died, found, left, run
 
 from offsetlog import commits, forget_commit
 from offsetlog._commit import moving, publishing, staging
@@ -96,9 +97,9 @@ def test_what_one_takes_back_is_not_the_others(tmp_path: Path) -> None:
     assert not left(tmp_path)
 
 
-def test_one_that_is_not_done_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job that waits names the other one, and what to do."""
-    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.3)
+@contextmanager
+def at_work(place: Path, kind: str) -> Iterator[None]:
+    """A job that publishes meanwhile, and goes on behind that."""
     is_at_work, may_go_on, real = threading.Event(), threading.Event(), moving.move_to
 
     def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
@@ -108,15 +109,24 @@ def test_one_that_is_not_done_is_not_waited_for_for_ever(tmp_path: Path, monkeyp
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(publishing, "move_to", moved)
-        # Else it would finish what the other one is about to do.
+        # Else another one would finish what this one is about to do.
         patched.setattr(sink, "finish", lambda *_, **__: [])
-        first = threading.Thread(target=run, args=(tmp_path, "named"), kwargs={"at": AT})
-        first.start()
+        working = threading.Thread(target=run, args=(place, kind), kwargs={"at": AT})
+        working.start()
         assert is_at_work.wait(120)
-        with pytest.raises(LogLockedError, match=r"t-\d: the commit of 'job day-1' is not done.*--forget 'job day-1'"):
-            run(tmp_path, "stream", at=AT)
-        may_go_on.set()
-        first.join()
+        try:
+            yield
+        finally:
+            may_go_on.set()
+            working.join()
+
+
+def test_one_that_is_not_done_is_not_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job that waits names the other one, and what to do."""
+    monkeypatch.setattr(publishing, "LOCK_SECONDS", 0.3)
+    told = r"t-\d: the commit of 'job day-1' is not done.*--forget 'job day-1'"
+    with at_work(tmp_path, "named"), pytest.raises(LogLockedError, match=told):
+        run(tmp_path, "stream", at=AT)
     assert found(tmp_path) == EXPECTED
     run(tmp_path, "stream", at=AT)
     assert found(tmp_path) == sorted(EXPECTED * 2)
@@ -131,23 +141,8 @@ def test_one_that_gives_up_waiting_leaves_no_marks(tmp_path: Path, monkeypatch: 
     run(second, "nameless", topic="elsewhere")
     both = f"{first},{second}"
     run(first, "nameless", at=AT)
-    is_at_work, may_go_on, real = threading.Event(), threading.Event(), moving.move_to
-
-    def moved(commit: Any, target: Any, **named: Any) -> int:  # noqa: ANN401  # as it is called
-        is_at_work.set()
-        assert may_go_on.wait(120)
-        return real(commit, target, **named)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(publishing, "move_to", moved)
-        patched.setattr(sink, "finish", lambda *_, **__: [])
-        working = threading.Thread(target=run, args=(first, "nameless"), kwargs={"at": AT, "rows": ROWS})
-        working.start()
-        assert is_at_work.wait(120)
-        with pytest.raises(LogLockedError, match="is not done"):
-            run(both, "stream", at=AT)  # type: ignore[arg-type]  # its text is the path
-        may_go_on.set()
-        working.join()
+    with at_work(first, "nameless"), pytest.raises(LogLockedError, match="is not done"):
+        run(both, "stream", at=AT)  # type: ignore[arg-type]  # its text is the path
     assert not [*second.glob("offsetlog-commit-*.at")]
     run(both, "stream", at=AT)  # type: ignore[arg-type]  # as above
     assert [*second.glob("offsetlog-commit-*.at")]

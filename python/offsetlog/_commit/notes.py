@@ -183,7 +183,12 @@ def needed_jobs(log_dirs: Iterable[str]) -> set[str] | None:
             return None
         if not found.is_published:
             waiting.append(found)
-    return {path.split("/")[1] for note in waiting for target in note.targets for path in target.staged}
+    return {job for note in waiting for job in jobs_of(note)}
+
+
+def jobs_of(note: Commit) -> set[str]:
+    """Return the jobs that staged what a commit is still to publish, by their staging folders."""
+    return {path.split("/")[1] for target in note.targets for path in target.staged}
 
 
 def note_of(log_dir: str, name: str) -> Commit | None:

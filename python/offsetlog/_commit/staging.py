@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog._commit.looks import is_folder, is_there
 from offsetlog._commit.moving import digest, prints
-from offsetlog._commit.notes import Commit, CommitTarget, make_id_of_log_dir
+from offsetlog._commit.notes import Commit, CommitTarget, jobs_of, make_id_of_log_dir
 from offsetlog._commit.places import is_hollow
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
@@ -205,7 +205,7 @@ def let_go(log_dir: str, note: Commit) -> None:
     That needs no room. Where it cannot be, the note stays as it is.
     """
     place = Path(log_dir, note.file_name)
-    for job in _jobs_of(note):
+    for job in jobs_of(note):
         told = Path(log_dir, GIVEN_UP + job)
         try:
             if is_there(place):
@@ -217,11 +217,7 @@ def let_go(log_dir: str, note: Commit) -> None:
 
 def is_let_go(log_dir: str, note: Commit) -> bool:
     """Return whether somebody said so."""
-    return any(is_given_up(log_dir, job) for job in _jobs_of(note))
-
-
-def _jobs_of(note: Commit) -> set[str]:
-    return {path.split("/")[1] for target in note.targets for path in target.staged}
+    return any(is_given_up(log_dir, job) for job in jobs_of(note))
 
 
 def give_up(log_dir: str, job: str) -> None:
