@@ -440,6 +440,8 @@ fn small<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use offsetlog::disk::RealDisk;
+    use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
     use std::fs;
     use std::sync::Arc;
 
@@ -488,5 +490,31 @@ mod tests {
         options.interrupt = Some(Arc::new(|| true));
         let error = Places::read(&[folder.path()], &options).err().unwrap();
         assert!(matches!(error.kind(), ErrorKind::Interrupted));
+    }
+
+    /// A restore that compares a source with itself would find all of it restored.
+    #[test]
+    fn a_look_that_fails_does_not_make_a_source_another_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, link) = (folder.path().join("source"), folder.path().join("link"));
+        std::fs::create_dir(&source).unwrap();
+        std::os::unix::fs::symlink(&source, &link).unwrap();
+        let mut failed = 0;
+        for nth in 1..20 {
+            let plan = Plan {
+                kinds: |call, _| call == Call::Stat,
+                nth,
+                lasting: Lasting::FromThenOn,
+                ..Plan::none()
+            };
+            let disk = FaultDisk::new(Arc::new(RealDisk), plan);
+            let options = OpenOptions {
+                disk: Arc::new(disk.clone()),
+                ..OpenOptions::default()
+            };
+            refuse_overlap(&[&source], &[&link], &options).unwrap_err();
+            failed += disk.failed().len();
+        }
+        assert!(failed > 0);
     }
 }
