@@ -20,8 +20,9 @@ step = @.ci/step
 bin = .venv/bin
 # Results stand in build/junit and what a tier left out in build/left, for .ci/summary. $(1): name of the part. $(2): interpreter.
 pytest = env OFFSETLOG_LEFT=build/left/$(1) $(2) -m pytest -q --junitxml=build/junit/$(1).xml $(if $(MARKS),-m "$(MARKS)") $(if $(K),-k "$(K)")
-# The tests of a file stay together: some sum up those above them.
-by_file := -n 2 --dist loadfile
+# The tests of a file stay together: some sum up those above them. A process that dies ends the run: with these words pytest-xdist would
+# wait for its tests without end.
+by_file := -n 2 --max-worker-restart 0 --dist loadfile
 # pyo3 asks the interpreter it is told about, not the first `python` on a fresh machine's path.
 export PYO3_PYTHON = $(python)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -74,9 +75,13 @@ bench-scale: .venv/installed .venv-bench/ready ## curves: how cost grows with si
 	@$(bin)/python benches/python/scale.py $(if $(CURVES),--curves $(CURVES)) $(SCALE)
 	@.venv-bench/bin/python benches/python/scale_charts.py build/bench/scale build/bench/scale
 
+# Without a JVM unless proof runs too: Kafka's message schemas are in the oracle's jars.
+net_quick := .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar
+net_all := .venv-spark40/ready build/spark-jars/.complete brokers net-clients build/net-suites/.complete
+
 soak_spark := .venv-spark40/installed build/spark-jars/.complete .venv-spark41/installed .venv-spark42/installed
 soak_bench := .venv-bench/ready build/ours.stamp
-soak: begin-test .venv/installed brokers .venv-clients/ready build/oracle/oracle.jar build/drivers.stamp $(if $(STEPS),$(if $(findstring spark,$(STEPS)),$(soak_spark)) $(if $(findstring bench,$(STEPS)),$(soak_bench)),$(soak_spark) $(soak_bench)) ## the random tests at length, and every PySpark: DURATION=30m (STEPS=mirror,serve for some of them)
+soak: begin-test $(net_quick) $(net_all) build/drivers.stamp $(if $(STEPS),$(if $(findstring spark,$(STEPS)),$(soak_spark)) $(if $(findstring bench,$(STEPS)),$(soak_bench)),$(soak_spark) $(soak_bench)) ## the random tests at length, and every PySpark: DURATION=30m (STEPS=mirror,serve for some of them)
 	@.ci/soak $(DURATION) '$(STEPS)'
 
 mutants: begin-proof .venv/installed build/oracle/oracle.jar ## plants one bug after the other: each must make a row of promises fail (over two hours; .ci/mutants NAME ... for some)
@@ -147,10 +152,6 @@ test-spark40: .venv-spark40/installed build/spark-jars/.complete build/brokers/4
 test-broker: .venv/installed brokers ## the same: real brokers
 	$(step) "pytest tests/broker: real brokers, $(broker_versions)" $(call pytest,broker,$(bin)/python) $(by_file) tests/broker
 
-# Without a JVM unless proof runs too: Kafka's message schemas are in the oracle's jars.
-net_quick := .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar
-net_all := .venv-spark40/ready build/spark-jars/.complete brokers net-clients build/net-suites/.complete
-
 test-net: $(net_quick) $(if $(MARKS),,$(net_all)) ## the same: clients of others read what serve answers
 	$(step) "pytest tests/net: clients of others" $(call pytest,net,$(bin)/python) -n 2 tests/net
 
@@ -160,7 +161,7 @@ checked-python: .venv-check/ready
 	$(step) "pytest tests/tidy tests/python: those that are quick" env PYTHONPATH=$(abspath python) $(call pytest,python,.venv-check/bin/python) $(by_file) tests/tidy tests/python
 
 ready-test: .venv/installed .venv-clients/ready .venv-clients-old/ready build/oracle/oracle.jar build/drivers.stamp
-ready-proof: .venv/installed .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp
+ready-proof: .venv/installed .venv/classes .venv-spark40/installed .venv-clients/ready .venv-clients-old/ready build/spark-jars/.complete build/oracle/oracle.jar brokers net-clients build/net-suites/.complete build/drivers.stamp
 
 # Tests wait for disks and other processes more than they compute: three parts at a time, the longest first, each one's words when it is
 # done.
@@ -174,7 +175,7 @@ part-spark40:
 part-broker:
 	@$(MAKE) test-broker MARKS=
 part-net:
-	@$(MAKE) test-net MARKS=proof
+	@$(MAKE) test-net MARKS="proof and not newest"
 
 # What is killed and has its power cut, what writes logs that lost power for Kafka to open, and the tests of lane A. On a development
 # build: it also checks its assertions, and the soak runs the same on a release.
@@ -220,24 +221,31 @@ build/wheel.stamp: $(rust_sources) $(python_sources) | .venv-build/ready
 	$(say) "release wheel (one to four minutes from nothing)"
 	@rm -rf dist
 	@mkdir -p build
-	@.venv-build/bin/maturin build --quiet --release --locked --interpreter $(abspath .venv-build/bin/python) --out dist
+	@.venv-build/bin/maturin build --quiet --release --locked --compression-level 9 --interpreter $(abspath .venv-build/bin/python) --out dist
 	@touch $@
 
 # The versions of tests/broker/conftest.py.
 broker_versions := 4.3.0 3.9.2 2.8.2
-brokers: $(broker_versions:%=build/brokers/%/.complete)
+brokers: $(broker_versions:%=build/brokers/%/.classes)
 
-build/brokers/%/.complete: tests/broker/java/pom.xml
+# Rules for named files, not for any that match: make deletes what it makes on its way to such a one.
+$(broker_versions:%=build/brokers/%/.complete): build/brokers/%/.complete: tests/broker/java/pom.xml
 	@.ci/need java maven
 	$(say) "Kafka $*: a broker's jars, by Maven"
 	@rm -rf $(@D)
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -Dkafka.version=$* -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
+# What brokers and tools that tests start by the hundred load, so that they start in half the time.
+$(broker_versions:%=build/brokers/%/.classes): build/brokers/%/.classes: build/brokers/%/.complete tests/broker/broker_classes.py
+	$(say) "Kafka $*: an archive of its classes"
+	@$(python) tests/broker/broker_classes.py $* || echo "    did not work: brokers start without it"
+	@touch $@
+
 # Each version's Java client is the one of its broker's jars.
 net-clients: $(broker_versions:%=build/net-clients/%/.complete)
 
-build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%/.complete
+$(broker_versions:%=build/net-clients/%/.complete): build/net-clients/%/.complete: tests/net/java/ClientProgram.java build/brokers/%/.complete
 	$(say) "Kafka $*: a client program"
 	@mkdir -p $(@D)
 	@javac -proc:none -nowarn -Xlint:-options --release 17 -cp 'build/brokers/$*/*' -d $(@D) $<
@@ -261,6 +269,14 @@ build/spark-jars/.complete: benches/peers/spark/pom.xml
 	$(say) "Spark's Kafka connector, by Maven"
 	@rm -rf $(@D)
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
+	@touch $@
+
+# Drivers that tests start by the dozen, in half the time.
+.venv/classes: .venv/ready tests/spark/spark_classes.py
+	@.ci/need java
+	$(say) "Spark: an archive of its classes"
+	@mkdir -p build
+	@$(bin)/python tests/spark/spark_classes.py >build/spark-classes.txt 2>&1 || echo "    did not work, see build/spark-classes.txt: Spark starts without it"
 	@touch $@
 
 build/oracle/oracle.jar: $(shell find tests/oracle/java -type f)

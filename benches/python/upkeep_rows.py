@@ -62,10 +62,10 @@ def scaled(sizes: Sizes, count: int) -> int:
     return max(100, count * min(64, sizes.scan) // 64)
 
 
-def many_partitions(beside: Beside, count: int) -> LogPair:
-    """A log dir of `count` partitions of one record as a broker leaves it, twice."""
+def many_partitions(beside: Beside, count: int, use: str = "read") -> LogPair:
+    """A log dir of `count` partitions of one record as a broker leaves it, twice. For each use another: who appends leaves files of ours."""
     data = beside.data
-    pair = data.pair(f"many-{count}")
+    pair = data.pair(f"many-{use}-{count}")
 
     def make() -> None:
         source = data.log(source_spec(beside.sizes, 100))
@@ -112,7 +112,7 @@ class Upkeep:
         goals: tuple[float | None, float | None],
         memory: list[str],
     ) -> Iterator[Row]:
-        pair = many_partitions(self._beside, count)
+        pair = many_partitions(self._beside, count, words[0] if words else "read")
         peer, ours = programs = self._beside.programs()
         with peer, ours:
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._notebook import Rows, report_table
-from offsetlog._options import check_progress, checked_topic_id, open_options, path_text, path_texts
+from offsetlog._options import check_progress, checked_topic_id, flag, open_options, path_text, path_texts
 from offsetlog._topics import topic_name
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AdoptedPartition(NamedTuple):
     log_end_offset: int
     """Offset that the next record gets."""
     notes: tuple[str, ...]
-    """What a broker does with it that may surprise, and what is not known; a sentence each."""
+    """What is missing, stuck or goes, what a broker does with it that may surprise, and what is not known; a sentence each."""
 
     def _repr_html_(self) -> str:
         return report_table(self)
@@ -56,6 +56,7 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     *directories: PathLike,
     log_dirs: PathLike | Sequence[PathLike] = (),
     metadata: PathLike | None = None,
+    broker: PathLike | None = None,
     topic: str | None = None,
     topic_id: str | None = None,
     set_aside: bool = False,
@@ -71,8 +72,9 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
     in its log dir. Its ``partition.metadata`` gets the topic id that the cluster's metadata has, its lines in the log dir's
     checkpoints are rewritten, and it gets the name ``topic-partition``. Every batch is read and checked before.
 
-    A refusal changes nothing. The same call finishes the interrupted adoption of a directory, even after a crash. Of several
-    directories, those that were taken in before an error are named in a note of it, and have to be left out of the next call.
+    A refusal changes nothing. The same call finishes the interrupted adoption of a directory, even after a crash, and tells again what
+    has gone by then. Of several directories, those that were taken in before an error are named in a note of it, and have to be left
+    out of the next call.
 
     Parameters
     ----------
@@ -82,6 +84,9 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
         The broker's other log dirs: no directory of the partition may be in them.
     metadata
         The folder with the cluster's metadata log, or ZooKeeper's data, if it is none of the log dirs.
+    broker
+        The broker's ``server.properties``. Without it nobody knows whether its retention deletes what is taken in, half a minute after
+        its start, and a note says so.
     topic
         The topic, where its name is cut short in the directory's name.
     topic_id
@@ -138,11 +143,12 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
         open_options(**limits),
         log_dirs=path_texts(log_dirs),
         metadata=None if metadata is None else path_text(metadata),
+        broker=None if broker is None else path_text(broker),
         topic=topic,
         topic_id=checked_topic_id(topic_id),
-        set_aside=bool(set_aside),
-        single_replica=bool(single_replica),
-        dry_run=bool(dry_run),
+        set_aside=flag("set_aside", set_aside),
+        single_replica=flag("single_replica", single_replica),
+        dry_run=flag("dry_run", dry_run),
         progress=progress,
     )
     return Rows(adopted)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from offsetlog._config import LogConfig, to_log_config
-from offsetlog._options import AppendOptions, bounded, refuse
+from offsetlog._options import AppendOptions, bounded, flag, refuse
 from offsetlog.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ def checked_compression(compression: str | None) -> str | None:
 
 def append_options(leader_epoch: int | None, *, flush: bool) -> AppendOptions:
     """Return what appends of whatever source take, after its checks."""
-    return AppendOptions(leader_epoch=checked_epoch(leader_epoch), flush=bool(flush))
+    return AppendOptions(leader_epoch=checked_epoch(leader_epoch), flush=flag("flush", flush))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from offsetlog._notebook import report_table
-from offsetlog._options import ClusterOptions, PathLike, path_text, refuse
+from offsetlog._options import ClusterOptions, PathLike, flag, path_text
 
 
 class EffectiveSetting(NamedTuple):
@@ -45,11 +45,9 @@ def cluster_options(
         if not isinstance(name, str):
             message = f"names in internal_topics must be str, found {type(name).__name__}"
             raise TypeError(message)
-    if not isinstance(single_replica, bool):
-        refuse("single_replica", single_replica, f"must be True or False, found {single_replica!r}")
     return ClusterOptions(
         metadata=None if metadata is None else path_text(metadata),
         broker=None if broker is None else path_text(broker),
         internal_topics=named,
-        single_replica=single_replica,
+        single_replica=flag("single_replica", single_replica),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from offsetlog import _offsetlog
+from offsetlog._options import flag
 
 __all__ = ["arrow_digest"]
 
@@ -33,4 +34,4 @@ def arrow_digest(data: object, *, preserve_offsets: bool = False) -> tuple[int, 
     >>> arrow_digest(one) == arrow_digest(two)
     True
     """
-    return _offsetlog.arrow_digest(data, keep_offsets=bool(preserve_offsets))
+    return _offsetlog.arrow_digest(data, keep_offsets=flag("preserve_offsets", preserve_offsets))

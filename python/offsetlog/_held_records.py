@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from offsetlog import _offsetlog
 from offsetlog._notebook import Rows, report_table
-from offsetlog._options import PathLike, bounded, check_progress, integer, open_options, path_text, path_texts, refuse
+from offsetlog._options import PathLike, bounded, check_progress, flag, integer, open_options, path_text, path_texts
 from offsetlog._topics import topic_name
 from offsetlog._unread import all_or_raise
 
@@ -170,7 +170,7 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     The coordinator's record in ``__transaction_state`` decides, as it is in `paths`. ``PrepareCommit`` and ``CompleteCommit`` are
     committed, ``PrepareAbort`` and ``CompleteAbort`` aborted; ``Ongoing`` may be aborted, with ``commit=False``. The marker is on the
     disk when this returns. A refusal changes nothing; other replicas are found when the partition was opened for appending, which may
-    have recovered it.
+    have recovered it. Killed brokers of 2.8.2, 3.9.2 and 4.3.0 end their transactions alike.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
         ``True`` commits and ``False`` aborts a transaction that the coordinator has not decided; by default only its decision is
         carried out.
     without_state
-        End it although no coordinator's record tells how; `commit` must be given.
+        End it although no coordinator's record tells how, or although the partition ends below its high watermark, so that the
+        marker may be lost; `commit` must be given.
     dry_run
         Append nothing, and return what would be done.
     single_replica
@@ -213,8 +214,6 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
     >>> ended.committed, ended.producer.transactional_id, ended.last_stable_offset_before
     (False, 'g-tx-open', 347)
     """
-    if commit is not None and not isinstance(commit, bool):
-        refuse("commit", commit, f"must be True, False or None, found {commit!r}")
     check_progress(progress)
     ended, warnings = _offsetlog.end_transaction(
         path_texts(paths),
@@ -222,10 +221,10 @@ def end_transaction(  # noqa: PLR0913  # each is an option of its own
         bounded("partition", partition, minimum=0, bits=32),
         integer("producer_id", producer_id, minimum=0),
         open_options(**limits),
-        commit=commit,
-        without_state=bool(without_state),
-        dry_run=bool(dry_run),
-        single_replica=bool(single_replica),
+        commit=None if commit is None else flag("commit", commit),
+        without_state=flag("without_state", without_state),
+        dry_run=flag("dry_run", dry_run),
+        single_replica=flag("single_replica", single_replica),
         metadata=None if metadata is None else path_text(metadata),
         progress=progress,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
 from offsetlog._notebook import Rows, report_table
-from offsetlog._options import check_progress, open_options, path_text, utf8
+from offsetlog._options import check_progress, flag, open_options, path_text, utf8
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,7 +84,8 @@ def identity(
     OSError
         A folder cannot be listed.
     LogDirError
-        None of the paths has anything of a log dir, or one is the folder around log dirs. Damage is no error, but a reason.
+        None of the paths has anything of a log dir, or one is the folder around log dirs, or a file that was set aside from a log.
+        Damage is no error, but a reason.
 
     Examples
     --------
@@ -153,8 +154,8 @@ def metadata_as_commands(
             open_options(**limits),
             topics=names_of(topics),
             bootstrap_server=utf8("bootstrap_server", bootstrap_server),
-            replica_assignment=bool(replica_assignment),
-            show_secrets=bool(show_secrets),
+            replica_assignment=flag("replica_assignment", replica_assignment),
+            show_secrets=flag("show_secrets", show_secrets),
             progress=progress,
         )
     )
@@ -197,7 +198,7 @@ def metadata_as_yaml(
             open_options(**limits),
             topics=names_of(topics),
             strimzi_cluster=utf8("strimzi_cluster", strimzi_cluster),
-            show_secrets=bool(show_secrets),
+            show_secrets=flag("show_secrets", show_secrets),
             progress=progress,
         )
     )

@@ -27,6 +27,7 @@ from offsetlog._options import (
     checked_mode,
     checked_scan,
     checked_topic_id,
+    flag,
     integer,
     isolation_level as checked_isolation,
     open_options,
@@ -228,7 +229,7 @@ class Log:
         checked_mode(mode, clock)
         given: dict[str, object] = {"config": config, "topic_id": topic_id, "clean": clean, "recovery_point": recovery_point}
         given |= {"broker": broker, "metadata": metadata}
-        given |= {"internal_topics": internal_topics or None, "single_replica": single_replica or None}
+        given |= {"internal_topics": internal_topics or None, "single_replica": flag("single_replica", single_replica) or None}
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
@@ -240,7 +241,7 @@ class Log:
             config=None if config is None else config_pairs(config),
             clock=clock,
             topic_id=checked_topic_id(topic_id),
-            clean=_clean(clean),
+            clean=None if clean is None else flag("clean", clean),
             recovery_point=None if recovery_point is None else integer("recovery_point", recovery_point, minimum=0),
             cluster=cluster_options(metadata, broker, internal_topics, single_replica=single_replica),
         )
@@ -447,7 +448,7 @@ class Log:
             the active segment is the end for now in all three. Limits of :meth:`Log.open` stay errors. See ``docs/damage.md``.
         durable
             Stop at the durable end offset at the moment reading starts, so that nothing is returned that power loss could still take
-            away. Only the log's writer knows that offset.
+            away. Only the log's writer knows that offset. Such a scan cannot be followed.
 
         Raises
         ------
@@ -477,16 +478,14 @@ class Log:
             on_corrupt=on_corrupt,
         )
         end = None if stop is None else integer("stop", stop, minimum=0)
-        if durable:
+        if flag("durable", durable):
             # Refuses a reader now; the offset is asked for again when reading starts.
             self._durable_end()
-        scan = self._scan(None if start is None else integer("start", start, minimum=0), end, options)
-        scan._durable = bool(durable)  # noqa: SLF001  # same package
-        return scan
+        return self._scan(None if start is None else integer("start", start, minimum=0), end, options, durable=durable)
 
-    def _scan(self, start: int | None, stop: int | None, options: CheckedScan) -> Scan:
+    def _scan(self, start: int | None, stop: int | None, options: CheckedScan, *, durable: bool = False) -> Scan:
         self._engine()
-        return Scan._of(((self, start, stop),), options)  # noqa: SLF001  # same package
+        return Scan._of(((self, start, stop),), options, durable=durable)  # noqa: SLF001  # same package
 
     def batches(self, start: int | None = None, stop: int | None = None) -> Iterator[BatchInfo]:
         """Return an iterator over batch headers, control batches and empty ones included. Payloads are not read.
@@ -760,14 +759,6 @@ def _warned(native: _offsetlog.Log) -> _offsetlog.Log:
     for warning in native.warnings():
         logger.warning("%s", warning)
     return native
-
-
-def _clean(clean: object) -> bool | None:
-    """Return `clean` if it is one of the three: a text would be taken for true."""
-    if clean is None or isinstance(clean, bool):
-        return clean
-    message = f"clean must be a bool or None, found {type(clean).__name__}"
-    raise TypeError(message)
 
 
 def _reopened(path: str, options: OpenOptions) -> Log:

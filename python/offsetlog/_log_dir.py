@@ -35,8 +35,10 @@ from offsetlog._options import (
     check_progress,
     checked_mode,
     checked_scan,
+    flag,
     integer,
     isolation_level as checked_isolation,
+    nearest,
     open_options,
     path_text,
     refuse,
@@ -50,7 +52,7 @@ from offsetlog._unread import PartitionGone, ask_each
 from offsetlog._upkeep import Upkeep, checked_interval
 from offsetlog._values import OffsetAndTimestamp, TopicPartition
 from offsetlog._writable_log import WritableLog
-from offsetlog.errors import CorruptionError, ForkedLogError, LogClosedError, LogDirError, ReadOnlyLogError
+from offsetlog.errors import CorruptionError, ForkedLogError, LogClosedError, LogDirError, OffsetLogError, ReadOnlyLogError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,11 +72,11 @@ MAX_OPEN_PARTITIONS = 100
 class LogDir:
     """The log dirs of a broker (``log.dirs``), one or several as one, or any folder that holds partition directories.
 
-    Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the
-    folders, the newest valid replica is used: that of the newest leader epoch, of those the longest, and of equals the one that
-    lacks the fewest offsets between its segments. Folders that are no partitions are left out, with a warning in the logger
-    ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends records by
-    topic.
+    Made by :meth:`LogDir.open`. Reading takes no lock, makes no file and changes nothing. If a partition is in two of the folders,
+    the newest valid replica is used: that of the newest leader epoch, of those the one that can be read furthest, and of equals the
+    one that lacks the fewest offsets between its segments. Folders that are no partitions are left out, with a warning in the
+    logger ``offsetlog`` where a broker would refuse to start. Opened with mode ``"a"`` it makes and deletes topics and appends
+    records by topic.
 
     After a fork the child opens again; pickles as absolute paths and options.
 
@@ -205,8 +207,8 @@ class LogDir:
         paths
             One folder, or several. For reading, the data of the cluster's ZooKeeper may be among them: :meth:`metadata`.
         mode
-            ``"r"``: read only. ``"a"``: read and append; makes folders that are missing and takes a shared lock on each one's
-            ``.lock``, which a running broker holds.
+            ``"r"``: read only. ``"a"``: read and append; makes folders that are missing, unless another one is in use, and takes a
+            shared lock on each one's ``.lock``, which a running broker holds.
         defaults
             Settings for topics that do not set them themselves, for appending: a :class:`LogConfig`, such as
             :attr:`BrokerSettings.topic_defaults`, or a mapping of Kafka's names. They are not stored.
@@ -220,7 +222,8 @@ class LogDir:
             Makes what is drawn at random (partitions, ids) the same in each run.
         maintain_every
             Has a thread call :meth:`maintain` at this interval in seconds (or a :class:`~datetime.timedelta`), until the log dir
-            is closed. What it did, and what failed, goes to the logger ``offsetlog``. A forked child has no such thread.
+            is closed. What it did, and what failed, goes to the logger ``offsetlog``; after any error the next round tries again. A
+            forked child has no such thread.
         broker
             Path of the broker's ``server.properties``, for appending and maintaining in a broker's log dir: the layer below the
             cluster's own settings. Elsewhere as `defaults`.
@@ -242,6 +245,10 @@ class LogDir:
             An argument has a value that cannot be used.
         LogLockedError
             For appending: a broker runs on one of the folders; a partition is open for appending in a folder that was no log dir yet.
+        LogDirError
+            A folder is something else than a log dir, or nothing of a log dir is in it, as in the mount point of a disk that is not
+            mounted. For appending: one is missing or empty while another one is in use, since keys would go to other partitions; all
+            of them may be new. To add a log dir on purpose, open it alone for appending first.
 
         Notes
         -----
@@ -251,7 +258,7 @@ class LogDir:
         checked_mode(mode, clock)
         given: dict[str, object] = {"defaults": defaults, "partitioner": partitioner, "max_open_partitions": max_open_partitions}
         given |= {"seed": seed, "maintain_every": maintain_every, "broker": broker, "metadata": metadata}
-        given |= {"internal_topics": internal_topics or None, "single_replica": single_replica or None}
+        given |= {"internal_topics": internal_topics or None, "single_replica": flag("single_replica", single_replica) or None}
         for name, value in given.items():
             if mode == "r" and value is not None:
                 refuse(name, value, "is for appending; open with mode 'a'")
@@ -344,6 +351,11 @@ class LogDir:
         has changed, the next opening of it chooses again; open logs keep their replica. The next question about settings reads
         the cluster's metadata again. What is made or deleted through this object is known without it. For what logs see, see
         :class:`Log`.
+
+        Raises
+        ------
+        OSError, LogDirError
+            A folder cannot be listed, or nothing of a log dir is in it any more; what is known is then unchanged.
         """
         self._engine().refresh()
 
@@ -510,11 +522,16 @@ class LogDir:
         check_progress(progress)
         return reset_csv_of(self._engine(), names_of(groups, "groups"), progress)
 
-    def transactions(self) -> list[Transaction]:
+    def transactions(self, *, progress: Callable[[int, int, str], object] | None = None) -> list[Transaction]:
         """Return the transactional ids whose coordinators kept them here, by name: producer, state, partitions, times.
 
         Reads ``__transaction_state`` from front to back; the last record of each id counts. Records of types that are not known are
         left out, with a warning in the logger ``offsetlog``.
+
+        Parameters
+        ----------
+        progress
+            As for :meth:`producers`; only ``__transaction_state`` is read.
 
         Raises
         ------
@@ -528,7 +545,8 @@ class LogDir:
         ...     [(each.transactional_id, each.partitions) for each in log_dir.transactions() if each.state == "Ongoing"]
         [('g-tx-open', (('g-txn', (0,)),))]
         """
-        return transactions_of(self._engine())
+        check_progress(progress)
+        return transactions_of(self._engine(), progress)
 
     def producers(
         self,
@@ -558,6 +576,9 @@ class LogDir:
         ------
         UnreadPartitionsError
             Some partitions cannot be read; its ``partial`` has the producers of the others.
+        LogDirError
+            There is no topic of a name in `topics`, neither here nor in the cluster's metadata. Of one that is in the metadata alone
+            the logger ``offsetlog`` has a warning.
 
         Examples
         --------
@@ -566,8 +587,8 @@ class LogDir:
         [('g-txn', 'g-tx-open', 'ongoing')]
         """
         check_progress(progress)
-        producers = _offsetlog.producers(self._engine(), topics=names_of(topics), open_only=bool(open_only), progress=progress)
-        return told(producers)
+        only, named = flag("open_only", open_only), self._known_topics(names_of(topics))
+        return told(_offsetlog.producers(self._engine(), topics=named, open_only=only, progress=progress))
 
     def why(
         self,
@@ -603,7 +624,7 @@ class LogDir:
             Some partitions cannot be read; its ``partial`` has the answers of the others, and those of them that the
             damage does not touch.
         LogDirError
-            Neither a metadata log nor ZooKeeper's data is in `metadata`.
+            Neither a metadata log nor ZooKeeper's data is in `metadata`; and for `topics` as for :meth:`producers`.
 
         Examples
         --------
@@ -614,7 +635,7 @@ class LogDir:
         check_progress(progress)
         answers = _offsetlog.why(
             self._engine(),
-            topics=names_of(topics),
+            topics=self._known_topics(names_of(topics), metadata),
             broker=None if broker is None else path_text(broker),
             metadata=None if metadata is None else path_text(metadata),
             now=optional_millis(now, "now"),
@@ -622,13 +643,16 @@ class LogDir:
         )
         return told(answers)
 
-    def metadata(self, *, show_secrets: bool = False) -> MetadataImage | None:
+    def metadata(
+        self, *, show_secrets: bool = False, progress: Callable[[int, int, str], object] | None = None
+    ) -> MetadataImage | None:
         """Return what the cluster's metadata says: topics with ids and partitions, settings, brokers; ``None`` where it is not here.
 
         ``__cluster_metadata-0`` is in ``metadata.log.dir`` of a controller or broker; without that setting in the first of its log
         dirs. The newest snapshot comes first, then the log behind it. Records of a metadata transaction count once it has ended;
         records that the quorum has not committed yet are not distinguished. Records of unknown types, and changes to things that
-        do not exist, are left out, with a warning in the logger ``offsetlog``.
+        do not exist, are left out, with a warning in the logger ``offsetlog``. A file that was set aside from the log, as in
+        ``offsetlog-cut``, is read if it is given alone, and a warning says that it is a part.
 
         Of a cluster with ZooKeeper it is what the data of one of ZooKeeper's servers says, where that folder (``dataDir``, or the one
         around ``dataDir`` and ``dataLogDir``) is among the paths, or is the `metadata` with which log dirs were opened for appending.
@@ -638,6 +662,10 @@ class LogDir:
         show_secrets
             Return values of dynamic settings that are passwords, or that Kafka does not know. Otherwise they are ``"[hidden]"``:
             a broker does not return them either. SCRAM credentials are never returned.
+        progress
+            Called before the snapshot and before the log behind it, of ZooKeeper's data before each of its files, with the number of
+            these that are done, the number known by then, and the path; and once more at the end. An exception it raises ends the
+            work.
 
         Raises
         ------
@@ -645,6 +673,7 @@ class LogDir:
             The log or the snapshot is damaged, or holds a record that is not a metadata record or is newer than Kafka 4.3's.
         MetadataFileError, LogDirError
             ZooKeeper's data is damaged; transactions are missing in it, it is another cluster's, or the cluster has moved to KRaft.
+            Or a file that was set aside from the log is given beside log dirs.
 
         Examples
         --------
@@ -660,15 +689,22 @@ class LogDir:
         >>> image.configs["topic", "own"]["cleanup.policy"]
         'compact,delete'
         """
-        return metadata_of(self._engine(), show_secrets=bool(show_secrets))
+        check_progress(progress)
+        return metadata_of(self._engine(), progress, show_secrets=flag("show_secrets", show_secrets))
 
-    def strays(self) -> list[Stray] | None:
+    def strays(self, *, progress: Callable[[int, int, str], object] | None = None) -> list[Stray] | None:
         """Return the partition directories here that the :meth:`metadata` does not have; ``None`` where it cannot be told.
 
         That is without metadata here, or with one of which a part is missing: the logger ``offsetlog`` then has a warning.
 
         Topic ids decide; if a directory or the topic has no id, its name does. So a topic that was deleted and made again is told
-        apart. A topic that was made behind :attr:`MetadataImage.end_offset` is not in the metadata.
+        apart. A topic that was made behind :attr:`MetadataImage.end_offset` is not in the metadata. Reads the metadata, and of each
+        directory a small file.
+
+        Parameters
+        ----------
+        progress
+            As for :meth:`metadata`, and then before each directory.
 
         Raises
         ------
@@ -683,7 +719,8 @@ class LogDir:
         ...     log_dir.strays()
         []
         """
-        return strays_of(self._engine())
+        check_progress(progress)
+        return strays_of(self._engine(), progress)
 
     def scan(self, partitions: Iterable[tuple[str, int]] | None = None, **options: Unpack[ScanOptions]) -> Scan:
         """Return one scan over several partitions, one after the other. Nothing is read yet.
@@ -788,6 +825,24 @@ class LogDir:
 
         return ask_each(self._chosen(whens), at)
 
+    def _known_topics(self, named: list[str], metadata: PathLike | None = None) -> list[str]:
+        """Return names of topics that there are. Of a mistyped one nothing would be found, which reads as if nothing were wrong."""
+        here = self.topics()
+        missing = [name for name in named if name not in here]
+        if missing:
+            try:
+                image = (self if metadata is None else LogDir.open(path_text(metadata))).metadata()
+            except (OffsetLogError, OSError):
+                # It may know them, and does not tell.
+                image = None
+            cluster = {topic.name for topic in image.topics} if image is not None else set()
+            for name in missing:
+                if name not in cluster:
+                    message = f"there is no topic {name!r}{nearest(name, [*here, *cluster])}"
+                    raise LogDirError(message, path=self._paths[0] if self._paths else None)
+                logger.warning("no partition of topic %r is here", name)
+        return named
+
     def _unclosed(self) -> LogDir:
         """Return the same engine behind an object that nobody closes: a scan for reading continues when this one is closed."""
         self._engine()
@@ -887,12 +942,18 @@ class LogDir:
         """Let go of the files. Closing twice is fine; logs and scans of a log dir that was opened for reading continue.
 
         One that was opened for appending closes all its partitions cleanly, as :meth:`Log.close`, those too that somebody has from
-        :meth:`log`. Calls of other threads that run meanwhile end before, or raise :class:`LogClosedError`.
+        :meth:`log`; what waits in a :class:`Writer` of one is appended before. A round of ``maintain_every`` that runs is waited for,
+        up to a minute; Ctrl-C ends the wait, and the log dir is closed all the same. Calls of other threads that run meanwhile end
+        before, or raise :class:`LogClosedError`.
         """
-        native, self._native = self._native, None
-        if native is not None and self._appender is not None and self._pid == _offsetlog.process_id():
+        self._native = None
+        if self._appender is None or self._pid != _offsetlog.process_id():
+            return
+        # Ctrl-C may end the wait for a round of upkeep, or come before it: all is closed even so, and by a second call where not here.
+        try:
             if self._upkeep is not None:
                 self._upkeep.stop()
+        finally:
             try:
                 self._appender.close()
             finally:

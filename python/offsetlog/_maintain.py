@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from offsetlog._config import LogConfig, SettingValue, to_log_config
-from offsetlog._options import MaintainOptions, When, refuse
+from offsetlog._options import MaintainOptions, When, flag, refuse
 from offsetlog._times import optional_millis
 
 Upkeep: TypeAlias = Literal["retention", "compaction", "deletes"]
@@ -32,4 +32,4 @@ def maintain_options(
     now: When | None, only: Iterable[str], config: Sequence[tuple[str, str]] | None, *, dry_run: bool
 ) -> MaintainOptions:
     """Return what upkeep is to do, after its checks."""
-    return MaintainOptions(now=optional_millis(now, "now"), dry_run=bool(dry_run), only=checked_upkeep(only), config=config)
+    return MaintainOptions(now=optional_millis(now, "now"), dry_run=flag("dry_run", dry_run), only=checked_upkeep(only), config=config)

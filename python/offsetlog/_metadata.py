@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsetlog._notebook import Rows, report_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from offsetlog import _offsetlog
+
+    Progress: TypeAlias = Callable[[int, int, str], object] | None
 
 __all__ = [
     "AccessControlEntry",
@@ -169,9 +174,9 @@ class Stray(NamedTuple):
         return report_table(self)
 
 
-def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataImage | None:
+def metadata_of(native: _offsetlog.LogDir, progress: Progress, *, show_secrets: bool) -> MetadataImage | None:
     """Return what the compiled module found as the public values; log what was left out."""
-    found = native.metadata(show_secrets=show_secrets)
+    found = native.metadata(show_secrets=show_secrets, progress=progress)
     if found is None:
         return None
     image, warnings = found
@@ -180,9 +185,9 @@ def metadata_of(native: _offsetlog.LogDir, *, show_secrets: bool) -> MetadataIma
     return image
 
 
-def strays_of(native: _offsetlog.LogDir) -> list[Stray] | None:
+def strays_of(native: _offsetlog.LogDir, progress: Progress) -> list[Stray] | None:
     """Return what the compiled module found as the public values; log what was left out."""
-    found = native.strays()
+    found = native.strays(progress=progress)
     if found is None:
         return None
     strays, warnings = found

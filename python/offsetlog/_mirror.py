@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
 from offsetlog._notebook import report_table
-from offsetlog._options import bounded, check_progress, integer, path_text
+from offsetlog._options import bounded, check_progress, flag, integer, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,8 +56,9 @@ class MirrorEvent(NamedTuple):
     """Something that a user may want to know of a mirror."""
 
     kind: str
-    """``"new"`` (a topic or partitions), ``"settings"`` (they changed at the source), ``"cut"`` (the copy diverged, and its end was
-    cut and kept), ``"lost"`` (deleted at the source before it was copied), ``"deleted-records"`` and ``"deleted-topic"`` (at the
+    """``"new"`` (a topic or partitions), ``"settings"`` (the copy had other ones than the source, and has the source's now),
+    ``"cut"`` (the copy diverged, and its end was cut and kept), ``"lost"`` (deleted at the source before it was copied, or deleted
+    here, not by the mirror), ``"deleted-records"`` and ``"deleted-topic"`` (at the
     source), ``"recreated"`` (another topic of the same name), ``"problem"`` (tried again), ``"warning"``."""
     topic: str | None
     """The topic."""
@@ -118,6 +119,8 @@ class MirrorReport(NamedTuple):
     """Groups whose committed offsets were copied."""
     committed_offsets: int
     """Committed offsets that this call stored, changed ones once for each change."""
+    share_groups: int
+    """Share groups of the source: what they have read is not copied."""
     partitions: tuple[MirroredPartition, ...]
     """By topic and number."""
     events: tuple[MirrorEvent, ...]
@@ -174,7 +177,7 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
         deleted while the source shows none of the topics that were copied before. Deleted data cannot be recovered; events report
         it.
     groups
-        Whether the groups' committed offsets are copied.
+        Whether the groups' committed offsets are copied. Share groups have none; a warning names them.
     fetch_max_bytes
         Bytes of one response at most, but for one batch that is larger; a broker's connection holds three of them.
     refresh_ms
@@ -225,11 +228,11 @@ def mirror(  # noqa: PLR0913  # one parameter a choice
         bootstrap=[bootstrap] if isinstance(bootstrap, str) else list(bootstrap),
         topics=[name for name in names if not _is_pattern(name)],
         patterns=[name for name in names if _is_pattern(name)],
-        once=bool(once),
+        once=flag("once", once),
         config=None if config is None or is_file else _pairs(config),
         config_file=path_text(config) if is_file else None,
-        follow_deletes=bool(follow_deletes),
-        groups=bool(groups),
+        follow_deletes=flag("follow_deletes", follow_deletes),
+        groups=flag("groups", groups),
         fetch_max_bytes=bounded("fetch_max_bytes", fetch_max_bytes, minimum=1, bits=32),
         refresh_ms=integer("refresh_ms", refresh_ms, minimum=1),
         give_up_ms=integer("give_up_ms", give_up_ms, minimum=1),

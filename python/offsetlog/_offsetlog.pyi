@@ -307,8 +307,11 @@ class Server:
 class Writer:
     """Many small appends, gathered into batches. Made by :meth:`WritableLog.writer`; safe to use from several threads.
 
-    A record counts as appended when its batch is: at the latest after :meth:`flush`, or when the writer is closed. The offsets
-    come with :meth:`flush`.
+    A record counts as appended when its batch is: at the latest after :meth:`flush`, or when the writer is closed, or its log, or the
+    log dir of that. Closing a log raises where it could not append what waits, and a note says how many records that is. A writer that
+    is dropped while records wait is a ``ResourceWarning`` with the log's path and their number, and a warning in the logger
+    ``offsetlog``; they are appended in the background, and an error of that goes to the logger only. The offsets come with
+    :meth:`flush`.
     """
 
     def append(self, value: Buffer | None, *, key: Buffer | None = None, headers: Headers = (), timestamp: When | None = None) -> None:
@@ -330,6 +333,7 @@ class Writer:
     def close(self) -> None:
         """Append what waits and end the writer. Closing twice is fine."""
 
+    def _end(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None: ...
 
@@ -357,13 +361,21 @@ def metadata_as_yaml(
     show_secrets: bool,
     progress: Callable[[int, int, str], object] | None,
 ) -> tuple[str, list[str], Exception | None]: ...
-def zookeeper_node(folder: str, node: str, options: OpenOptions, *, show_secrets: bool) -> bytes | tuple[str, list[str]]: ...
+def zookeeper_node(
+    folder: str,
+    node: str,
+    options: OpenOptions,
+    *,
+    show_secrets: bool,
+    progress: Callable[[int, int, str], object] | None,
+) -> bytes | tuple[str, list[str]]: ...
 def adopt(
     directories: Sequence[str],
     options: OpenOptions,
     *,
     log_dirs: Sequence[str],
     metadata: str | None,
+    broker: str | None,
     topic: str | None,
     topic_id: str | None,
     set_aside: bool,
@@ -460,9 +472,13 @@ class LogDir:
     def groups_prometheus(
         self, now: int | None, *, progress: Callable[[int, int, str], object] | None
     ) -> tuple[str, list[str], dict[TopicPartition, Exception]]: ...
-    def transactions(self) -> tuple[list[Transaction], list[str], dict[TopicPartition, Exception]]: ...
-    def metadata(self, *, show_secrets: bool) -> tuple[MetadataImage, list[str]] | None: ...
-    def strays(self) -> tuple[list[Stray] | None, list[str]] | None: ...
+    def transactions(
+        self, *, progress: Callable[[int, int, str], object] | None
+    ) -> tuple[list[Transaction], list[str], dict[TopicPartition, Exception]]: ...
+    def metadata(
+        self, *, show_secrets: bool, progress: Callable[[int, int, str], object] | None
+    ) -> tuple[MetadataImage, list[str]] | None: ...
+    def strays(self, *, progress: Callable[[int, int, str], object] | None) -> tuple[list[Stray] | None, list[str]] | None: ...
     def later(self, topic: str, partition: int) -> Later: ...
     def log(self, topic: str, partition: int) -> Log: ...
 

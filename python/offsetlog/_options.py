@@ -148,7 +148,7 @@ class ScanOptions(TypedDict, total=False):
     limit: Annotated[int | None, Option(None, partial(integer, minimum=0))]
     batch_rows: Annotated[int | None, Option(None, partial(integer, minimum=1))]
     batch_bytes: Annotated[int | None, Option(None, partial(integer, minimum=1))]
-    verify_checksums: Annotated[bool, Option(True, _by_value(bool))]
+    verify_checksums: Annotated[bool, Option(True, flag)]
     threads: Annotated[int, Option(1, partial(integer, minimum=1))]
     on_corrupt: Annotated[OnCorrupt, Option("raise", _by_value(on_corrupt))]
 
@@ -207,7 +207,7 @@ def open_options(*, mapped: bool = False, **limits: Unpack[Limits]) -> OpenOptio
             raise TypeError(message)
         # Of headers there may be none at all.
         checked[name] = integer(name, value, minimum=0 if name == "max_headers" else 1)  # type: ignore[literal-required]  # it is one
-    return OpenOptions(mapped=bool(mapped), limits=checked)
+    return OpenOptions(mapped=flag("mapped", mapped), limits=checked)
 
 
 def path_text(path: object) -> str:
@@ -247,6 +247,13 @@ def checked_topic_id(topic_id: object) -> str | None:
     if not re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", topic_id):
         refuse("topic_id", topic_id, f"must be 22 characters of base64url, found {topic_id!r}")
     return topic_id
+
+
+def flag(name: str, value: object) -> bool:
+    """Return `value` if it is a bool. Every text counts as true in Python, "false" and "no" too, and ``None`` as false."""
+    if not isinstance(value, bool):
+        refuse(name, value, f"must be True or False, found {value!r:.40}")
+    return value
 
 
 def integer(name: str, value: object, *, minimum: int) -> int:

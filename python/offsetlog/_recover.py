@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from offsetlog import _offsetlog
 from offsetlog._options import (
     check_progress,
+    flag,
     integer,
     open_options,
     path_text,
@@ -60,4 +61,4 @@ def recover(
     check_progress(progress)
     options = open_options()
     start = None if from_offset is None else integer("from_offset", from_offset, minimum=0)
-    return _offsetlog.recover(path_text(path), options, from_offset=start, dry_run=bool(dry_run), progress=progress)
+    return _offsetlog.recover(path_text(path), options, from_offset=start, dry_run=flag("dry_run", dry_run), progress=progress)

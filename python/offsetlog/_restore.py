@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from offsetlog import _offsetlog
 from offsetlog._held_records import names_of
 from offsetlog._notebook import report_table
-from offsetlog._options import RestoreOptions, bounded, check_progress, integer, open_options, path_text, path_texts
+from offsetlog._options import RestoreOptions, bounded, check_progress, flag, integer, open_options, path_text, path_texts
 from offsetlog._times import optional_millis
 from offsetlog._topics import topic_name
 
@@ -120,6 +120,9 @@ class RestoreReport(NamedTuple):
     """Whether nothing was written."""
     bytes: int
     """Bytes to be read, at most."""
+    reading_seconds_min: int | None
+    """Of a dry run: seconds that reading takes at least, by samples of the largest logs. Writing comes on top; what the system has in
+    memory comes faster. ``None`` for less than a second, where no sample can be read, and behind the work."""
     has_losses: bool
     """Whether a topic that was asked for or a partition is missing, refused or failed, or records were lost."""
     partitions: tuple[RestoredPartition, ...]
@@ -133,7 +136,7 @@ class RestoreReport(NamedTuple):
     remaining: tuple[Remaining, ...]
     """What is left to be done by hand."""
     warnings: tuple[str, ...]
-    """What is odd about the sources, or was not done."""
+    """What is odd about the sources or the target, or was not done."""
 
     def _repr_html_(self) -> str:
         return report_table(self)
@@ -164,12 +167,15 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     partition that is already there, record for record, is kept: a restore that was killed continues when it is called again, and
     reports of such a partition what the first call would have reported.
 
-    With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later) and
-    never started. The topics, with their ids, settings and partitions, are written last, into ``bootstrap.checkpoint``: they exist
-    when the cluster starts. Producer ids of the old cluster are not given out again. Log dirs of several controllers that were
-    formatted for Kafka 3 are taken for stopped brokers', as its brokers would set aside what they do not know yet; a warning says
-    so. Without it, `into` are the log dirs of stopped brokers whose cluster has the topics, without records; or a folder of no
-    broker.
+    With `new_cluster`, `into` are the log dirs of brokers that were formatted (``kafka-storage.sh format``, Kafka 3.3 or later;
+    tried with 3.9.2 and 4.3.0) and never started. The topics, with their ids, settings and partitions, are written last, into
+    ``bootstrap.checkpoint``: they exist when the cluster starts. Producer ids of the old cluster are not given out again. Log dirs
+    of several controllers that were formatted for Kafka 3 are taken for stopped brokers', as its brokers would set aside what they
+    do not know yet; a warning says so. Without it, `into` are the log dirs of stopped brokers (tried with 2.8.2, 3.9.2 and 4.3.0)
+    whose cluster has the topics, without records; or a folder of no broker. Of a stopped broker, a partition is refused if its
+    topic's id in the metadata is not that of its directories, if the cluster is about to delete its topic, or if a ``-future``
+    directory of it has records; warnings name others that were set aside. Metadata of which a part is missing only tells where
+    partitions go.
 
     Parameters
     ----------
@@ -200,7 +206,8 @@ def restore(  # noqa: PLR0913  # one parameter a choice
     single_replica
         Restore partitions although other brokers have replicas, for a cluster that comes back without those.
     keep_retention
-        In a new cluster: keep retention that deletes what is restored at once, instead of setting it to -1.
+        In a new cluster: keep retention and ``cleanup.policy`` although they delete what is restored, at once or soon, or although
+        nobody knows whether they do, instead of setting them to -1 and ``delete``.
     dry_run
         Write nothing; return the plan. Reads no record but for a time's, so damage inside the logs is not told.
     progress
@@ -248,12 +255,12 @@ def restore(  # noqa: PLR0913  # one parameter a choice
             (topic_name(topic), bounded("partition", partition, minimum=0, bits=32), integer("ends", end, minimum=0))
             for (topic, partition), end in (ends or {}).items()
         ],
-        new_cluster=bool(new_cluster),
+        new_cluster=flag("new_cluster", new_cluster),
         metadata=path_texts(metadata),
         broker=None if broker is None else path_text(broker),
         replication_factor=replication_factor,
-        single_replica=bool(single_replica),
-        keep_retention=bool(keep_retention),
-        dry_run=bool(dry_run),
+        single_replica=flag("single_replica", single_replica),
+        keep_retention=flag("keep_retention", keep_retention),
+        dry_run=flag("dry_run", dry_run),
     )
     return _offsetlog.restore(path_texts(sources), path_texts(into), open_options(**limits), values, progress=progress)

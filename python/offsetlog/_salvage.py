@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from offsetlog import _offsetlog
 from offsetlog._notebook import report_table
-from offsetlog._options import check_progress, open_options, path_text
+from offsetlog._options import check_progress, flag, open_options, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ def salvage(
 
     Reads on behind each damaged place, as ``scan(on_corrupt="skip")`` does. Each record keeps its offset, timestamp, key, value and
     headers, each batch its producer and its leader epoch, and producers whose records are deleted stay known. So a broker opens the
-    new log, and consumers go on in it. Messages of magic 0 and 1 become magic 2.
+    new log, and consumers go on in it (tried with 2.8.2, 3.9.2 and 4.3.0). Messages of magic 0 and 1 become magic 2.
 
     Batches that an earlier :func:`recover` cut off and kept in the folder ``offsetlog-cut`` are restored where damage left a hole
     in the log, and after the end of the log. They never replace offsets that the log has, or had and removed. The report lists
@@ -188,7 +188,7 @@ def salvage(
         path_text(source),
         path_text(into),
         open_options(**limits),
-        include_truncated=bool(include_truncated),
-        dry_run=bool(dry_run),
+        include_truncated=flag("include_truncated", include_truncated),
+        dry_run=flag("dry_run", dry_run),
         progress=progress,
     )

@@ -84,10 +84,10 @@ class Scan:
         raise TypeError(message)
 
     @classmethod
-    def _of(cls, ranges: Ranges, options: CheckedScan, *, raises_last: bool = False) -> Scan:
+    def _of(cls, ranges: Ranges, options: CheckedScan, *, raises_last: bool = False, durable: bool = False) -> Scan:
         scan = object.__new__(cls)
         scan._ranges = ranges
-        scan._durable = False
+        scan._durable = durable
         scan._raises_last = raises_last and options.on_corrupt == "raise" and len(ranges) > 1
         scan._options = options
         scan._last = None
@@ -155,6 +155,14 @@ class Scan:
         if self._raises_last:
             raise_damage(scan_report(native), result)
         return result
+
+    def _batches(self) -> _offsetlog.Batches:
+        """Return everything, or raise the scan's own errors: what is read whole before it is used."""
+        native = self._native()
+        found = native.read_all()
+        if self._raises_last:
+            raise_damage(scan_report(native), None)
+        return found
 
     @staticmethod
     def _records(native: _offsetlog.Scan, records: _offsetlog.RecordIterator) -> Iterator[Record]:
@@ -234,7 +242,7 @@ class Scan:
         FileNotFoundError
             A partition is gone. One whose topic was deleted and made again has another topic id, and is gone too.
         ConfigError
-            For a scan of single offsets, and for times that are no times.
+            For a scan of single offsets, for one of what is durable, and for times that are no times.
 
         Examples
         --------
@@ -255,6 +263,9 @@ class Scan:
         """
         if self._options.offsets is not None:
             refuse("offsets", "", "are all there is to a take: only a scan can be followed")
+        if self._durable:
+            # It would end where the log is durable now, and wait there for ever.
+            refuse("durable", True, "cannot be followed, as its end is that of one moment: scan again from where the last scan ended")
         for name, value in (("timeout_ms", timeout_ms), ("poll_interval_ms", poll_interval_ms)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 message = f"{name} must be an int, found {type(value).__name__}"
@@ -342,7 +353,7 @@ class Scan:
         return explained(self._ranges, self._options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (self._ranges, self._options, self._raises_last))
+        return (_rebuilt, (self._ranges, self._options, self._raises_last, self._durable))
 
     def __repr__(self) -> str:
         shown = [_range_text(*entry) for entry in self._ranges[:3]]
@@ -360,8 +371,8 @@ class Scan:
         return f"Scan({', '.join(shown)})"
 
 
-def _rebuilt(ranges: Ranges, options: CheckedScan, raises_last: bool = False) -> Scan:
-    return Scan._of(ranges, options, raises_last=raises_last)  # noqa: SLF001  # the other half of Scan.__reduce__
+def _rebuilt(ranges: Ranges, options: CheckedScan, raises_last: bool = False, durable: bool = False) -> Scan:
+    return Scan._of(ranges, options, raises_last=raises_last, durable=durable)  # noqa: SLF001  # the other half of Scan.__reduce__
 
 
 def _range_text(log: Log | Part, start: int | None, stop: int | None) -> str:

@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypedDict
 
 from offsetlog import _offsetlog
-from offsetlog._options import integer, open_options, path_text, path_texts, refuse
+from offsetlog._options import flag, integer, open_options, path_text, path_texts, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +156,7 @@ class Server:
             refuse("until", until, f"there are 'log-end' and 'high-watermark', found {until!r}")
         if open_transactions not in ("wait", "decide"):
             refuse("open_transactions", open_transactions, f"there are 'wait' and 'decide', found {open_transactions!r}")
-        if without_state and open_transactions == "wait":
+        if flag("without_state", without_state) and open_transactions == "wait":
             refuse("without_state", without_state, "goes with open_transactions='decide'")
         if limits.get("mapped"):
             refuse("mapped", True, "what is served may be cut by others meanwhile, which kills a process that maps it")
@@ -173,16 +173,16 @@ class Server:
             topics=list(topics),
             high_watermark=until == "high-watermark",
             decide=open_transactions == "decide",
-            without_state=bool(without_state),
+            without_state=without_state,
             groups=file(groups),
-            without_offsets=bool(without_offsets),
+            without_offsets=flag("without_offsets", without_offsets),
             broker=file(broker),
             metadata=file(metadata),
             tls_certificate=file(tls_certificate),
             tls_key=file(tls_key),
             tls_client_ca=file(tls_client_ca),
             users=file(users),
-            insecure=bool(insecure),
+            insecure=flag("insecure", insecure),
             metrics=metrics,
             max_connections=integer("max_connections", max_connections, minimum=1),
             idle_timeout_ms=integer("idle_timeout_ms", idle_timeout_ms, minimum=1),

@@ -9,7 +9,7 @@ from offsetlog import _offsetlog
 from offsetlog._append_arguments import checked_bytes, checked_epoch, checked_headers, config_pairs
 from offsetlog._config import LogConfig
 from offsetlog._maintain import maintain_options
-from offsetlog._options import bounded, checked_topic_id, nearest, path_text, refuse, utf8
+from offsetlog._options import bounded, checked_topic_id, flag, nearest, path_text, refuse, utf8
 from offsetlog._times import optional_millis
 from offsetlog._values import LogDirMaintainReport, RecordMetadata
 
@@ -219,7 +219,7 @@ class Topics:
 
         A folder in which a conversion of another program builds, which has such a name too, stays until that is over.
         """
-        return self._appending().remove_deleted(bool(dry_run))
+        return self._appending().remove_deleted(flag("dry_run", dry_run))
 
     def set_topic_config(self: _Appends, name: str, config: Config) -> None:
         """Change the settings of a topic, of all its partitions. They replace the stored ones.
@@ -283,7 +283,7 @@ class Topics:
         named = by if isinstance(by, str) else "default"
         chosen, among = partition, None
         checked, millis = checked_headers(headers), optional_millis(timestamp, "timestamp")
-        epoch = checked_epoch(leader_epoch)
+        epoch, flush = checked_epoch(leader_epoch), flag("flush", flush)
         while True:
             if partition is None and not isinstance(by, str):
                 among = appender.partition_count(name)
@@ -298,7 +298,7 @@ class Topics:
                 among=among,
                 partitioner=named,
                 leader_epoch=epoch,
-                flush=bool(flush),
+                flush=flush,
             )
             # Otherwise another process has recreated the topic with another number of partitions.
             if appended is not None:
@@ -322,9 +322,14 @@ class Topics:
             partition whose last writer was killed is recovered in memory.
         topics
             Only these; ``None`` is all. Of deleted topics too only the directories of these are removed, and none whose name was cut
-            to Kafka's 255 characters when it was renamed.
+            to Kafka's 255 characters when it was renamed. Of several, one that is not here is in ``failed``, as its partition 0.
         config
             Settings that count above all others, this once; only with `topics`.
+
+        Raises
+        ------
+        LogDirError
+            None of `topics` is here, nor a directory of one that waits for its removal.
 
         Notes
         -----
@@ -334,7 +339,8 @@ class Topics:
 
         Partitions that were made and never used cost a look at their directory; others are opened, and closed again beyond
         `max_open_partitions`. If one fails, the others are still maintained: see ``failed`` of the report. Appends and readers
-        continue meanwhile. To have it done in the background: `maintain_every` of :meth:`LogDir.open`.
+        continue meanwhile. What was done before an exception that ends the work, such as ``KeyboardInterrupt``, is in a note of it. To
+        have it done in the background: `maintain_every` of :meth:`LogDir.open`.
         """
         if config is not None and topics is None:
             refuse("config", config, "is for some topics only: give topics too")

@@ -11,7 +11,12 @@ from offsetlog._times import to_datetime
 from offsetlog._unread import all_or_raise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from offsetlog import _offsetlog
+
+    Progress: TypeAlias = Callable[[int, int, str], object] | None
 
 __all__ = ["Transaction"]
 
@@ -65,9 +70,9 @@ class Transaction(NamedTuple):
         return report_table(self)
 
 
-def transactions_of(native: _offsetlog.LogDir) -> list[Transaction]:
+def transactions_of(native: _offsetlog.LogDir, progress: Progress) -> list[Transaction]:
     """Return what the compiled module found as the public values; log what was left out."""
-    found, warnings, unread = native.transactions()
+    found, warnings, unread = native.transactions(progress=progress)
     for warning in warnings:
         logger.warning("%s", warning)
     return all_or_raise(Rows(found), unread)

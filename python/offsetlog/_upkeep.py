@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from offsetlog._options import refuse
 from offsetlog._text import counted
-from offsetlog.errors import LogClosedError, OffsetLogError
+from offsetlog.errors import LogClosedError
 
 if TYPE_CHECKING:
     from offsetlog._values import LogDirMaintainReport
@@ -62,13 +62,12 @@ class Upkeep:
             if log_dir is None:
                 return
             try:
-                report = log_dir.maintain()
+                _tell(log_dir.maintain())
             except LogClosedError:
                 return
-            except (OffsetLogError, OSError):
+            # Whatever it was, as an error of a clock or a panic of the engine: without a thread nothing would be maintained any more.
+            except BaseException:
                 logger.exception("upkeep failed; it is tried again in %s s", self._seconds)
-            else:
-                _tell(report)
             # Not held while it sleeps, so that an unused log dir can be freed.
             del log_dir
 

@@ -295,6 +295,17 @@ class RecoveryReport(NamedTuple):
     bytes_read: int = 0
     """Their bytes."""
 
+    @property
+    def records_cut(self) -> int:
+        """Records that could be read and are not in the log any more, control records too: they can be read from what is kept."""
+        return sum(cut.records for cut in self.cut)
+
+    @property
+    def offsets_cut(self) -> tuple[int, int] | None:
+        """The first and the last offset of their batches, both inclusive; ``None`` where no whole batch was cut."""
+        offsets = [cut.offsets for cut in self.cut if cut.offsets is not None]
+        return (min(first for first, _ in offsets), max(last for _, last in offsets)) if offsets else None
+
     def _repr_html_(self) -> str:
         return report_table(self)
 

@@ -25,10 +25,11 @@ from offsetlog._append_arguments import (
 from offsetlog._config import LogConfig
 from offsetlog._log import Log
 from offsetlog._maintain import UPKEEP, Upkeep, maintain_options, pairs_of
-from offsetlog._options import MarkerOptions, OpenOptions, bounded, integer, refuse
+from offsetlog._options import MarkerOptions, OpenOptions, bounded, flag, integer, refuse
 from offsetlog._scan import Scan
 from offsetlog._times import optional_millis
 from offsetlog._values import AppendInfo, Compaction, MaintainReport, RecoveryReport
+from offsetlog._writers import remembered
 from offsetlog.errors import ForkedLogError
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ class WritableLog(Log):
     def close(self) -> None:
         """Flush, trim the indexes, write a producer snapshot and the mark of a clean end, and give the locks back.
 
-        Closing twice is fine; iterators and streams that are already running go on. After an error the log is closed all the same, and
-        the next opening recovers it.
+        What waits in a :class:`Writer` is appended before; an error of that is raised, with a note of how many records are not in the
+        log. Closing twice is fine; iterators and streams that are already running go on. After an error the log is closed all the
+        same, and the next opening recovers it.
         """
         native, self._native = self._native, None
         if native is not None and self._pid == os.getpid():
@@ -193,7 +195,9 @@ class WritableLog(Log):
         records go faster through :meth:`writer` or :meth:`append_records`.
         """
         appender = self._appender
-        # Arguments and process are checked there: a few calls in Python cost as much as the append.
+        if flush is not False:
+            flag("flush", flush)
+        # All else is checked there: a few calls in Python cost as much as the append.
         offset = None if appender is None else appender.append(value, key, headers, timestamp, leader_epoch, flush)
         return self._refuse_use() if offset is None else offset
 
@@ -239,11 +243,11 @@ class WritableLog(Log):
             records,
             compression=checked_compression(compression),
             leader_epoch=checked_epoch(leader_epoch),
-            flush=bool(flush),
+            flush=flag("flush", flush),
             producer_id=bounded("producer_id", producer_id, minimum=-1, bits=64),
             producer_epoch=bounded("producer_epoch", producer_epoch, minimum=-1, bits=16),
             base_sequence=bounded("base_sequence", base_sequence, minimum=-1, bits=32),
-            transactional=bool(transactional),
+            transactional=flag("transactional", transactional),
         )
 
     def append_batches(
@@ -277,7 +281,7 @@ class WritableLog(Log):
             refuse("origin", origin, f"must be 'client' or 'coordinator', found {origin!r}")
         appender = self._writing()
         epoch = checked_epoch(leader_epoch)
-        return self._told(appender.append_batches(encoded(data), leader_epoch=epoch, origin=origin, flush=bool(flush)))
+        return self._told(appender.append_batches(encoded(data), leader_epoch=epoch, origin=origin, flush=flag("flush", flush)))
 
     def append_as_follower(self, data: Buffer, *, leader_epoch: int | None = None, flush: bool = False) -> AppendInfo:
         """Append encoded batches as they are, offsets and epochs kept: what a replica, a mirror or a restore does.
@@ -306,7 +310,7 @@ class WritableLog(Log):
             A batch of more than ``max_batch_bytes``.
         """
         epoch = _NEWEST_EPOCH if leader_epoch is None else bounded("leader_epoch", leader_epoch, minimum=0, bits=32)
-        return self._told(self._writing().append_as_follower(encoded(data), leader_epoch=epoch, flush=bool(flush)))
+        return self._told(self._writing().append_as_follower(encoded(data), leader_epoch=epoch, flush=flag("flush", flush)))
 
     def _told(self, info: AppendInfo) -> AppendInfo:
         if info.left_out_bytes:
@@ -337,7 +341,7 @@ class WritableLog(Log):
             MarkerOptions(
                 producer_id=bounded("producer_id", producer_id, minimum=0, bits=64),
                 producer_epoch=bounded("producer_epoch", producer_epoch, minimum=0, bits=16),
-                commit=bool(commit),
+                commit=flag("commit", commit),
                 coordinator_epoch=bounded("coordinator_epoch", coordinator_epoch, minimum=0, bits=32),
                 timestamp=optional_millis(timestamp, "timestamp"),
                 transaction_version=bounded("transaction_version", transaction_version, minimum=0, bits=16),
@@ -354,6 +358,8 @@ class WritableLog(Log):
         leader_epoch: int | None = None,
     ) -> Writer:
         """Return a writer that gathers many small appends into batches.
+
+        Close it, or use it in a ``with`` block. Closing the log appends what waits, too.
 
         Parameters
         ----------
@@ -376,12 +382,13 @@ class WritableLog(Log):
         ...     log.log_end_offset
         1000
         """
-        return self._writing().writer(
+        writer = self._writing().writer(
             batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
             linger_ms=integer("linger_ms", linger_ms, minimum=0),
             compression=checked_compression(compression),
             leader_epoch=checked_epoch(leader_epoch),
         )
+        return remembered(writer)
 
     def flush(self) -> None:
         """Make everything appended so far durable: records, indexes, and the names of new files.
@@ -505,7 +512,9 @@ class WritableLog(Log):
         UnexpectedAppendOffsetError
             With `preserve_offsets`, the first offset is below the log end offset.
         RuntimeError
-            The maker of `data` failed to give it; the text is its own. A :class:`Scan` raises its own errors instead.
+            The maker of `data` failed to give it; the text is its own. A :class:`Scan` raises its own errors instead, that of several
+            partitions :class:`UnreadPartitionsError`, and nothing is appended, of the sound ones neither. With ``on_corrupt``
+            ``"skip"`` or ``"stop"`` what can be read is appended, and :attr:`Scan.report` has the rest.
         LogPoisonedError, OSError
             As for :meth:`append`.
 
@@ -529,15 +538,11 @@ class WritableLog(Log):
         1
         """
         appender = self._writing()
-        return _offsetlog.append_arrow(
-            appender,
-            # Read by ourselves a scan's errors keep their classes.
-            data._native().read_all() if isinstance(data, Scan) else data,  # noqa: SLF001  # same package
-            append_options(leader_epoch, flush=flush),
-            compression=checked_compression(compression),
-            batch_bytes=integer("batch_bytes", batch_bytes, minimum=1),
-            keep_offsets=bool(preserve_offsets),
-        )
+        options, keep = append_options(leader_epoch, flush=flush), flag("preserve_offsets", preserve_offsets)
+        codec, size = checked_compression(compression), integer("batch_bytes", batch_bytes, minimum=1)
+        # Read by ourselves a scan's errors keep their classes.
+        rows = data._batches() if isinstance(data, Scan) else data  # noqa: SLF001  # same package
+        return _offsetlog.append_arrow(appender, rows, options, compression=codec, batch_bytes=size, keep_offsets=keep)
 
     def append_log(
         self,
@@ -607,7 +612,7 @@ class WritableLog(Log):
             native,
             append_options(leader_epoch, flush=flush),
             start=None if start is None else integer("start", start, minimum=0),
-            keep_offsets=bool(preserve_offsets),
+            keep_offsets=flag("preserve_offsets", preserve_offsets),
         )
 
     def maintain(
@@ -648,7 +653,8 @@ class WritableLog(Log):
 
         Notes
         -----
-        Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys.
+        Compaction reads the dirty segments twice and those before them once, and holds at most 128 MiB of keys. What was done before
+        an exception is in a note of it.
         """
         appender = self._writing()
         settings = None if config is None else pairs_of(config)

@@ -33,7 +33,9 @@ CLEAN_MARK = ".kafka_cleanshutdown"
 
 # A broker of a few partitions: the small heap keeps two of them apart from the machine's other work, and code that runs for
 # seconds gains nothing from the second compiler.
-JVM = ("-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM: tuple[str, ...] = ("-Xms96m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+CLASS_DATA = "classes.jsa"
+"""What `broker_classes.py` writes beside a version's jars: their classes as a JVM has them in its memory."""
 # Quiet, but for what the storage layer says when it loads, recovers, rolls and deletes.
 QUIET = {
     "defaultLogLevel": "warn",
@@ -59,7 +61,13 @@ def java(version: str, *arguments: str, options: Sequence[str] = ()) -> list[str
     program = shutil.which("java")
     assert program is not None, "no java"
     logger = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in QUIET.items()]
-    return [program, *JVM, *options, *logger, "-cp", f"{jars(version)}{os.sep}*", *arguments]
+    return [program, *JVM, *class_data(version), *options, *logger, "-cp", f"{jars(version)}{os.sep}*", *arguments]
+
+
+def class_data(version: str) -> list[str]:
+    """Options that spare a JVM the loading of a version's classes; it says nothing where it cannot use them, and loads."""
+    archive = BROKERS / version / CLASS_DATA
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
 
 
 def run(command: Sequence[str], *, seconds: int = PROGRAM_SECONDS) -> tuple[str, str]:

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "spark"))
 
 from cleaners import Cleaners
 from cluster_scenario import ClusterScenario
-from restoring import CleanStarts, WrittenFiles
+from restoring import IS_WHOLE, WHOLE_ONLY, CleanStarts, WrittenFiles
 from upkeep import Upkeep
 
 from broker import ROOT, WITH_ZOOKEEPER  # the path comes first
@@ -124,7 +124,15 @@ def cleaners(cleaners_told: Cleaners) -> Cleaners:
     return _ended(cleaners_told)
 
 
-@pytest.fixture(scope="session", params=(*KRAFT, "3.9.2" + WITH_ZOOKEEPER))
+UPKEEP = [
+    "4.3.0",
+    pytest.param("3.9.2", marks=pytest.mark.skipif(not IS_WHOLE, reason=WHOLE_ONLY)),
+    "3.9.2" + WITH_ZOOKEEPER,
+]
+"""A broker without ZooKeeper and one with it, each of another version; the third combination where there is time."""
+
+
+@pytest.fixture(scope="session", params=UPKEEP)
 def upkeep_told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upkeep]:
     """A broker's own upkeep and ours of the same directories, whether they came to the end or not."""
     yield from _lived(request, tmp_path_factory, Upkeep)

@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from moved_clock import MovedClock, why_not
 from peers import Appended
 
-from broker import WITH_ZOOKEEPER, Broker, ZooKeeperBroker, broker_of, dump_files
+from broker import WITH_ZOOKEEPER, Broker, ZooKeeperBroker, broker_of, dump_files, sane_indexes
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from offsetlog import RestoredPartition, RestoreReport
 
@@ -247,13 +247,18 @@ class WrittenFiles:
             self._files |= {file: each for file in [*logs, *others] if file.stat().st_size}
 
     def check(self) -> None:
-        """The tool finds nothing in segments, indexes and snapshots."""
+        """The tool finds nothing in segments, indexes and snapshots: on its output, on its error output, and by its check of indexes."""
         at_once = max(1, ARGUMENT_BYTES // max((len(str(file)) + 1 for file in self._files), default=1))
         all_files = list(self._files)
         for files in (all_files[begin : begin + at_once] for begin in range(0, len(all_files), at_once)):
             dumped = dump_files("4.3.0", files)
             assert dumped.keys() == set(files)
-            for file, (_, complaints) in dumped.items():
+            indexes = [file for file in files if file.suffix in {".index", ".timeindex"}]
+            assert not indexes or set(sane_indexes("4.3.0", indexes)) == set(indexes)
+            for file, (lines, complaints) in dumped.items():
+                assert lines or file.suffix != ".log", file
+                wrong = [line for line in lines if "isvalid: false" in line]
+                assert not wrong, (file, wrong[0])
                 for line in complaints:
                     gap = GAP.match(line)
                     is_expected = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from test_lag_beside_kafka import TOOLS
 
 from broker import Broker, broker_of, java, run
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from offsetlog import restore
 
 NOW = 1_700_000_000_000
 SECONDS = 300
@@ -133,31 +135,70 @@ def states(broker: Broker) -> dict[str, str]:
     return {row[0]: row[-1] for row in rows}
 
 
+SHARING = {
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 2,
+}
+
+
+def shares(broker: Broker) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """What Kafka's tool for share groups says of `sharing`, once the files say the same."""
+    describe = ("--bootstrap-server", broker.address, "--describe", "--group", "sharing", "--verbose")
+    end = time.monotonic() + SECONDS
+    while True:
+        printed, _ = run(java("4.3.0", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", *describe))
+        said = table(printed)
+        if shared(broker) == said or time.monotonic() > end:
+            break
+    assert shared(broker) == said
+    assert {row[:2] for row in said} == {("sharing", "orders")}
+    return said
+
+
+def share(broker: Broker, count: int) -> set[tuple[int, int]]:
+    """Partition and offset of so many records that a member of `sharing` is given; it acknowledges them."""
+    consume = ("--bootstrap-server", broker.address, "--topic", "orders", "--group", "sharing", "--max-messages", str(count))
+    shown = [word for name in ("partition", "offset") for word in ("--formatter-property", f"print.{name}=true")]
+    printed, _ = run(java("4.3.0", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", *consume, *shown))
+    found = re.findall(r"^Partition:(\d+)\tOffset:(\d+)\tvalue$", printed, re.MULTILINE)
+    assert len(found) == count, printed
+    return {(int(partition), int(offset)) for partition, offset in found}
+
+
+def check_shares_go_on(broker: Broker, new: Broker, seen: set[tuple[int, int]], said: dict[tuple[str, ...], tuple[str, ...]]) -> None:
+    """A new cluster with all that the stopped one had: a member of the share group is given what nobody had acknowledged, and no more.
+
+    The cluster's own default would begin at the end of the topic.
+    """
+    new.settings = SHARING
+    new.format()
+    assert broker.metadata_dir is not None
+    assert new.metadata_dir is not None
+    sources = [broker.log_dir, broker.metadata_dir]
+    report = restore(sources, new.log_dir, metadata=new.metadata_dir, broker=new.properties, new_cluster=True)
+    assert {each.state for each in report.partitions} == {"restored"}
+    assert {each.partition for each in report.partitions if each.topic == "__share_group_state"} == {0, 1}
+    left = {(partition, offset) for partition in range(2) for offset in range(20)} - seen
+    with new.running():
+        # The leader epoch is that of the old cluster until somebody reads.
+        assert {row: rest[1:] for row, rest in shares(new).items()} == {row: rest[1:] for row, rest in said.items()}
+        assert share(new, len(left)) == left
+        assert {lag for _, _, lag in shares(new).values()} == {"0"}
+
+
 def test_share_groups_and_states(tmp_path: Path) -> None:
     broker = broker_of("4.3.0", tmp_path / "broker")
-    broker.settings = {
-        "share.coordinator.state.topic.replication.factor": 1,
-        "share.coordinator.state.topic.min.isr": 1,
-        "share.coordinator.state.topic.num.partitions": 2,
-    }
+    broker.settings = SHARING
     broker.format()
     with broker.running():
         with_topics(broker)
         address = ("--bootstrap-server", broker.address)
         config = ("--alter", "--entity-type", "groups", "--entity-name", "sharing", "--add-config", "share.auto.offset.reset=earliest")
         run(java("4.3.0", "kafka.admin.ConfigCommand", *address, *config))
-        consume = ("--topic", "orders", "--group", "sharing", "--max-messages", "30")
-        run(java("4.3.0", "org.apache.kafka.tools.consumer.ConsoleShareConsumer", *address, *consume))
+        seen = share(broker, 30)
         commit(broker, "reading", {("orders", 0): 3})
-        describe = ("--describe", "--group", "sharing", "--verbose")
-        end = time.monotonic() + SECONDS
-        while True:
-            printed, _ = run(java("4.3.0", "org.apache.kafka.tools.consumer.group.ShareGroupCommand", *address, *describe))
-            said = table(printed)
-            if shared(broker) == said or time.monotonic() > end:
-                break
-        assert shared(broker) == said
-        assert {row[:2] for row in said} == {("sharing", "orders")}
+        said = shares(broker)
         assert sum(int(lag) for _, _, lag in said.values()) == 40 - 30
         found = told(broker)
         for (_, _, partition), (_, start, _) in said.items():
@@ -176,6 +217,11 @@ def test_share_groups_and_states(tmp_path: Path) -> None:
         reading = told(broker)["reading"]
         assert (reading["kind"], reading["state"], len(reading["members"])) == ("classic", "Stable", 1)
         consumer.close()
+    with broker.running():
+        # With a leader epoch above those of the records: the state's coordinator refuses a lower one than it knows.
+        seen |= share(broker, 4)
+        said = shares(broker)
+    check_shares_go_on(broker, broker_of("4.3.0", tmp_path / "new"), seen, said)
 
 
 def test_a_group_of_the_new_protocol(tmp_path: Path) -> None:

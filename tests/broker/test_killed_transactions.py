@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import re
 import shutil
 import struct
 import time
@@ -210,6 +211,31 @@ def lose_the_last_batch(path: Path) -> None:
         starts.append(starts[-1] + 12 + struct.unpack_from(">i", data, starts[-1] + 8)[0])
     assert struct.unpack_from(">h", data, starts[-2] + 21)[0] & 0x20
     newest.write_bytes(data[: starts[-2]])
+
+
+def check_lost_ends(dead: Dead) -> None:
+    """Whether a broker had written its high watermark when it died is chance. If it had, and the marker is lost, nobody knows any more.
+
+    It writes that every five seconds: a replica that ends below has lost what was acknowledged. Afterwards it is as if it had not.
+    """
+    lines = dead.log_dir / HIGH_WATERMARKS
+    add_lines(lines, {f"{topic} {partition}": dead.ends[topic, partition] for topic, partition in DONE})
+    found = {key: each for key, each in dead.open_transactions().items() if key[:2] in DONE}
+    states = {"done-0": "CompleteCommit", "done-1": "CompleteAbort"}
+    assert {f"{key[0]}-{key[1]}": (each.standing, each.state) for key, each in found.items()} == {
+        name: ("unknown", state) for name, state in states.items()
+    }
+    for key in found:
+        end = dead.ends[key[:2]]
+        lost = re.escape(f"{key[0]}-{key[1]}: it ends at offset {end - 1}, and the high watermark of its log dir is {end}")
+        call = functools.partial(end_transaction, dead.log_dir, *key, metadata=dead.metadata)
+        for commit in (None, True, False):
+            with pytest.raises(ConfigError, match=rf"{lost}.*the marker of this transaction may be among them.*--without-state"):
+                call(commit=commit)
+        # Whoever knows better may say so.
+        for commit in (True, False):
+            assert call(commit=commit, without_state=True, dry_run=True).committed == commit
+    add_lines(lines, {f"{topic} {partition}": dead.ends[topic, partition] - 1 for topic, partition in DONE})
 
 
 def markers(path: Path) -> dict[int, list[tuple[int, bool]]]:
@@ -438,6 +464,7 @@ def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> 
                 assert Counter(each.standing for each in dead.open.values()) == wanted
                 for place in DONE:
                     lose_the_last_batch(dead.path(place))
+                check_lost_ends(dead)
             dead.end(dead.open_transactions())
             check_promises(sent, dead.rows)
             if kill == 0:

@@ -12,6 +12,7 @@ import pytest
 from clients import Admin
 from kafka.structs import OffsetAndMetadata
 from mirroring import MIRROR_SECONDS, PROGRAM, log_bytes, once
+from restoring import IS_WHOLE
 from test_mirror import PARTITIONS, TOPICS, write
 
 from broker import Broker
@@ -46,6 +47,7 @@ def told(events: list[dict[str, Any]], kind: str) -> list[str]:
     return sorted(line["topic"] for line in events if line.get("event") == kind)
 
 
+@pytest.mark.skipif(not IS_WHOLE, reason="OFFSETLOG_WHOLE_MATRIX=1: waits for a broker's rounds, as make soak STEPS=mirror does")
 def test_what_the_broker_deletes_is_deleted(tmp_path: Path) -> None:
     """Records and a topic are deleted, and another topic is made anew, between two calls."""
     broker = Broker("4.3.0", tmp_path / "source")

@@ -31,6 +31,7 @@ HOLED, SHORT = "g-plain-0", "g-plain-1"
 
 OF_HALVES = {
     "Could not find offset index file corresponding to log file PATH": "what a killed call leaves is named for the broker to delete",
+    "Found an orphaned index file PATH": "the same",
     "Failed atomic move of PATH to PATH retrying with a non-atomic move": "it deletes indexes that are not there",
 }
 

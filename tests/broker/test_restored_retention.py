@@ -1,4 +1,7 @@
-"""Restored topics lose in a broker what is due, and no more; what ``restore`` keeps from deletion stays until its command is run."""
+"""Restored topics lose in a broker what is due, and no more; what ``restore`` keeps from deletion stays until its command is run.
+
+Into a stopped broker nothing can be set: what is told of its retention keeps the records, with the cluster's metadata and without it.
+"""
 
 from __future__ import annotations
 
@@ -93,3 +96,62 @@ def test_what_is_due_is_deleted_and_no_more(version: str, tmp_path: Path, clean_
     with broker.running():
         check_left(broker, {"young": (3, 0), "due": (0,)})
     check_alarms(broker, clean_starts.warnings(broker))
+
+
+OWN = {"retention.ms": str(1000 * HOUR * RETENTION_HOURS), "segment.ms": str(1000 * HOUR)}
+DELAY_SECONDS = 60
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["metadata", "directories"])
+@pytest.mark.parametrize("version", KRAFT if IS_WHOLE else KRAFT[:1])
+def test_what_is_told_of_a_stopped_brokers_retention_keeps_all(
+    version: str, knows: bool, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles
+) -> None:
+    """The topics have their own retention, and `server.properties` none. Without metadata the empty directories tell what is here, and no more."""
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", {**BUSY, "log.retention.ms": -1})
+    assert broker.metadata_dir is not None
+    with broker.running(), Admin(broker.address) as admin:
+        for topic in AGES:
+            admin.create(topic, 1, OWN)
+            admin.leader_epochs(topic)
+    # As is told: the first round comes later.
+    broker.settings = {**broker.settings, "log.initial.task.delay.ms": 1000 * DELAY_SECONDS}
+    sources = old_cluster(tmp_path / "old")
+    report = restore(sources, log_dirs, metadata=broker.metadata_dir if knows else (), broker=broker.properties)
+    assert [(each.topic, each.state) for each in report.partitions] == [("due", "restored"), ("young", "restored")]
+    written.keep(report)
+    told = [shlex.split(command) for each in report.remaining for command in each.commands if "-1" in command]
+    # Of what is known nothing of the young topic is due.
+    assert {words[words.index("--entity-name") + 1] for words in told} == ({"due"} if knows else set(AGES))
+    assert all(
+        "log.initial.task.delay.ms" in each.reason for each in report.remaining if any("-1" in words for words in each.commands)
+    )
+    clock = with_moved_clock(broker, tmp_path)
+    with broker.running():
+        for words in told:
+            execute(java(version, PROGRAMS[words[0]], *(broker.address if word == "localhost:9092" else word for word in words[1:])))
+        check_left(broker, AGES)
+    # From the next start on its rounds are as before.
+    broker.settings = {**broker.settings, "log.initial.task.delay.ms": BUSY["log.initial.task.delay.ms"]}
+    with broker.running():
+        check_left(broker, AGES)
+        clock.move(2 * HOUR)
+        check_left(broker, {"young": (6, 3, 0) if knows else AGES["young"], "due": AGES["due"]})
+    check_alarms(broker, clean_starts.warnings(broker))
+
+
+@pytest.mark.parametrize("version", KRAFT if IS_WHOLE else KRAFT[:1])
+def test_a_topic_that_a_stopped_broker_has_no_directory_of_is_refused(version: str, tmp_path: Path) -> None:
+    """Without the cluster's metadata, which would say whose it is. Nothing is written, and the broker starts as before."""
+    broker, log_dirs = with_log_dirs(version, tmp_path / "broker", BUSY)
+    with broker.running(), Admin(broker.address) as admin:
+        admin.create("young", 1, OWN)
+        admin.leader_epochs("young")
+    report = restore(old_cluster(tmp_path / "old"), log_dirs)
+    states = {each.topic: each.state for each in report.partitions}
+    assert states == {"due": "refused", "young": "restored"}
+    assert not any((log_dir / "due-0").exists() for log_dir in log_dirs)
+    with broker.running():
+        with ReaderOfAll(broker.address, [TopicPartition("young", 0)], "read_committed") as reader:
+            (rows,) = reader.everything().values()
+        assert [row.value for row in rows] == [f"{age} {number}".encode() for age in AGES["young"] for number in range(RECORDS)]

@@ -43,7 +43,7 @@ def test_what_only_the_remote_store_has_is_told(tmp_path: Path, clean_starts: Cl
     assert done.returncode == MISSING, done.stderr
     # The dead broker's log began at 0, by its checkpoint, wherever the records were.
     assert (TIERED / "log-start-offset-checkpoint").read_text(encoding="ascii").splitlines()[2:] == ["orders 0 0", "orders 1 0"]
-    *each_partition, whole = (json.loads(line) for line in done.stdout.splitlines())
+    _, *each_partition, whole = (json.loads(line) for line in done.stdout.splitlines())
     assert [line["records"] for line in each_partition] == [0] * len(ends())
     for at, end in ends().items():
         begin = f"{at.topic}-{at.partition}: offsets 0 to {end - 1} are not restored"

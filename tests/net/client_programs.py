@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from broker import BROKERS, ROOT
+from broker import BROKERS, ROOT, class_data
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 JAVA_VERSIONS = ("4.3.0", "3.9.2", "2.8.2")
@@ -37,8 +37,9 @@ def _python(environment: str, program: str) -> tuple[str, ...]:
 
 
 def _java(version: str) -> tuple[str, ...]:
-    jars = f"{ROOT / 'build' / 'net-clients' / version}{os.pathsep}{BROKERS / version}{os.sep}*"
-    options = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    # The jars come first, as in the archive of their classes.
+    jars = f"{BROKERS / version}{os.sep}*{os.pathsep}{ROOT / 'build' / 'net-clients' / version}"
+    options = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", *class_data(version))
     return str(shutil.which("java")), *options, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", jars, "ClientProgram"
 
 

@@ -30,6 +30,46 @@ from kafka import KafkaAdminClient
 BROKER_INSTEAD = os.environ.get("OFFSETLOG_NET_AGAINST") == "broker"
 
 
+# Members and missing partitions that clients wait for, seconds each: `make test` has one client for each, `make proof` some, `make soak` all.
+WAITING = {
+    "test_a_group_goes_on_where_it_was",
+    "test_a_group_of_two",
+    "test_a_group_that_committed_under_a_later_epoch_reads_on",
+    "test_damage_stops_a_client_loudly",
+    "test_kcat_in_a_group_of_two",
+    "test_members_that_come_and_go_together",
+    "test_partitions_beside_a_missing_one_are_read",
+}
+ONE = {"confluent-kafka", "confluent-kafka-g-plain"}
+SOME = {"", "aiokafka", "confluent-kafka", "java-4.3.0", "kafka-python"}
+# Ten seconds to two minutes each, beside others that show nearly the same.
+LONG = {
+    "test_a_broker_is_understood_the_same",
+    "test_damage_fails_a_query",
+    "test_kafka_configs",
+    "test_kcat",
+    "test_kcat_in_a_group_of_two",
+    "test_console_consumers_in_a_group_of_two",
+    "test_kafka_get_offsets_beside_a_missing_partition",
+    "test_spark_reads_by_its_own_source",
+    "test_suite[franz-go]",
+    "test_the_console_consumer",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave all but one client of these to the proof, and all but some to the soak."""
+    here = Path(__file__).resolve().parent
+    for item in items:
+        if item.path.parent != here:
+            continue
+        name, _, case = item.name.removesuffix("]").partition("[")
+        if name in WAITING and case not in ONE:
+            item.add_marker(pytest.mark.proof)
+        if item.name in LONG or (name in WAITING and case.removesuffix("-g-plain") not in SOME):
+            item.add_marker(pytest.mark.newest)
+
+
 @pytest.fixture(scope="module", params=[pytest.param(c, id=c.name, marks=[] if c.is_quick else pytest.mark.proof) for c in CLIENTS])
 def client(request: pytest.FixtureRequest) -> Client:
     """One client library after the other."""

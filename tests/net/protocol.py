@@ -32,7 +32,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS = 15, 16, 17, 18
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_ACLS, DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 22, 23, 29, 32, 35
-DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 42, 47, 60
+SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, DESCRIBE_CLUSTER = 36, 42, 47, 60
 
 CLIENT_ID = "tests"
 ANSWER_SECONDS = 300
@@ -104,6 +104,10 @@ class Schema:
         value = _read_struct(reader, self.fields, version, version in self.flexible)
         assert reader.at == len(data), f"{self.name} {version}: {len(data) - reader.at} bytes behind its end"
         return value
+
+    def read_front(self, data: bytes, version: int) -> Value:
+        """A body's fields; as a broker does, it leaves bytes behind them alone."""
+        return _read_struct(Reader(data), self.fields, version, version in self.flexible)
 
 
 def _plain_json(text: str) -> Any:

@@ -40,9 +40,13 @@ from protocol import (
 
 READABLE = [golden for golden in CLEAN_PARTITIONS if not golden.topic.startswith("__")]
 GROUPS = ("g-group-1", "g-group-2", "g-group-3", "nobody", "")
+COMMITTING = ("random-a", "random-b", "")
+"""Those that commits alone make."""
 TOPIC, BROKER, NO_RESOURCE = 2, 4, 7
 NAMES = 12
 """Until this version a Fetch names topics."""
+SESSIONS = 7
+"""From this version on it has sessions."""
 
 
 class Epoch(enum.Enum):
@@ -58,20 +62,50 @@ class Epoch(enum.Enum):
         return {Epoch.NONE: -1, Epoch.SAME: told, Epoch.BELOW: max(told - 1, 0), Epoch.ABOVE: told + 1}[self]
 
 
+class InSession(NamedTuple):
+    """What a Fetch says of its session, which each server numbers in its own way."""
+
+    is_epoch: bool
+    number: int
+    """Which of the sessions that were begun."""
+    shift: int = 0
+    """How far from the right id or epoch."""
+
+
+class Told(NamedTuple):
+    """What a server told, and requests say again."""
+
+    epochs: Mapping[str, int]
+    """Leader epochs of `topic-partition`."""
+    sessions: Mapping[int, tuple[int, int]]
+    """Id and next epoch of the fetch sessions."""
+
+
 class Asked(NamedTuple):
     """One request."""
 
     api: int
     version: int
     value: Value
+    session: int = 0
+    """The number of the fetch session that it begins or goes on with."""
 
-    def with_epochs(self, told: Mapping[str, int]) -> Value:
-        """The request for a server that told these leader epochs of `topic-partition`."""
+    def of(self, told: Told) -> Value:
+        """The request for a server that told this."""
         found: Value = _told(self.value, told, "")
         return found
 
     def __str__(self) -> str:
         return f"{request(self.api).name} {self.version} {self.value}"
+
+
+class Session(NamedTuple):
+    """A fetch session that was begun, and perhaps ended."""
+
+    number: int
+    by_id: bool
+    topics: list[Value]
+    """What was asked for in it."""
 
 
 class Requests:
@@ -80,11 +114,15 @@ class Requests:
     def __init__(self, seed: int, topic_ids: dict[str, uuid.UUID]) -> None:
         self._random = random.Random(seed)
         self._ids = topic_ids
+        self._sessions: list[Session] = []
 
     def one(self, api: int, version: int) -> Asked:
         """A request of this API and version."""
         value = self._kinds()[api](version)
-        return Asked(api, version, _known(request(api).fields, value, version))
+        session = 0
+        if api == FETCH and version >= SESSIONS and self._random.random() < 0.5:
+            session = self._session(value, version)
+        return Asked(api, version, _known(request(api).fields, value, version), session)
 
     def _kinds(self) -> dict[int, Callable[[int], Value]]:
         return {
@@ -182,55 +220,90 @@ class Requests:
     def _fetched(self) -> int:
         return int(self._pick((-1, -1, -1, -1, 0, 1, 2, 3, 90)))
 
+    def _wanted(self) -> Value:
+        """A place to fetch from."""
+        topic, partition, golden = self._place()
+        at = {
+            "Partition": partition,
+            "FetchOffset": self._offset(golden),
+            "PartitionMaxBytes": self._pick((0, 1, 500, 20_000, 1 << 20, 1 << 20)),
+            "CurrentLeaderEpoch": self._current(),
+            "LastFetchedEpoch": self._fetched(),
+            "LogStartOffset": self._pick((-1, 0, 7)),
+        }
+        return {"Topic": topic, "TopicId": self._topic_id(topic), "Partitions": [at]}
+
     def _fetch(self, version: int) -> Value:
-        topics = []
-        for _ in range(self._pick((1, 1, 1, 2, 4))):
-            topic, partition, golden = self._place()
-            at = {
-                "Partition": partition,
-                "FetchOffset": self._offset(golden),
-                "PartitionMaxBytes": self._pick((0, 1, 500, 20_000, 1 << 20, 1 << 20)),
-                "CurrentLeaderEpoch": self._current(),
-                "LastFetchedEpoch": self._fetched(),
-                "LogStartOffset": self._pick((-1, 0, 7)),
-            }
-            topics.append({"Topic": topic, "TopicId": self._topic_id(topic), "Partitions": [at]})
-        # One entry a topic: what a broker makes of two is decided by its hash tables. Without an id it fails the whole request.
-        unique = {each["Topic"]: each for each in topics if each["TopicId"] != NO_UUID or version <= NAMES}
+        topics = [self._wanted() for _ in range(self._pick((1, 1, 1, 2, 4)))]
         # The part of a batch that a broker sends up to a limit counts against the next partition; we send none.
-        limits = (0, 1, 700, 50_000, 8 << 20, 8 << 20) if len(unique) < 2 else (0, 1, 8 << 20, 8 << 20)
+        limits = (0, 1, 700, 50_000, 8 << 20, 8 << 20) if len(topics) < 2 else (0, 1, 8 << 20, 8 << 20)
         return {
             "MaxWaitMs": self._pick((0, 0, 1)),
             "MinBytes": self._pick((0, 0, 1, 100_000)),
             "MaxBytes": self._pick(limits),
             "IsolationLevel": self._pick((0, 1)),
-            "Topics": list(unique.values()),
+            "Topics": topics,
             "RackId": self._pick(("", "a")),
         }
 
+    def _session(self, value: Value, version: int) -> int:
+        """Make it a fetch that begins a session, goes on with one or ends it, rightly or not; the session's number."""
+        known = self._sessions[-3:]
+        by_id = version > NAMES
+        if by_id:
+            # A broker that fails for one of these is then elsewhere in the session.
+            value["Topics"] = [each for each in value["Topics"] if each["TopicId"] != NO_UUID]
+        fitting = [each for each in known if each.by_id == by_id] if not self._seldom() else known
+        kind = self._pick(("begin", "again", "end", *["go on"] * 9)) if fitting else "begin"
+        old: Session | None = self._pick(fitting) if fitting else None
+        if kind in {"begin", "again"}:
+            new = Session(self._sessions[-1].number + 1 if self._sessions else 1, by_id, [])
+            self._sessions.append(new)
+            new.topics.extend(value["Topics"])
+            value["SessionId"] = InSession(False, old.number) if old is not None and kind == "again" else 0
+            value["SessionEpoch"] = 0
+            if self._seldom():
+                value["Topics"] = []
+            return new.number
+        assert old is not None
+        value["SessionId"] = InSession(False, old.number, self._pick((0,) * 20 + (1,)))
+        if kind == "end":
+            value["SessionEpoch"] = -1
+            return old.number
+        value["SessionEpoch"] = InSession(True, old.number, self._pick((0,) * 20 + (-1, 1)))
+        # What other partitions get is decided by the order in which all of them are read.
+        value["MaxBytes"] = self._pick((0, 1, 8 << 20, 8 << 20))
+        if self._pick((True, True, False)):
+            value["Topics"] = []
+        if self._pick((True, False, False)):
+            value["ForgottenTopicsData"] = [
+                {**each, "Partitions": [at["Partition"] for at in each["Partitions"]]}
+                for each in self._random.sample(old.topics, min(len(old.topics), self._pick((1, 1, 2, 9))))
+            ]
+        old.topics.extend(value["Topics"])
+        return old.number
+
     def _list_offsets(self, version: int) -> Value:
-        topics: dict[str, Value] = {}
+        topics: list[Value] = []
         for _ in range(self._pick((1, 1, 2, 5))):
             topic, partition, golden = self._place()
             times = [query.when for query in golden.time_queries] or [0]
-            # Of the greatest timestamp, the answer for a partition without records depends on a file's modification time.
-            special = (
-                (-1, -2) if version < 7 or golden.name == "g-deleted-prefix-1" else (-1, -2, -3) if version < 8 else (-1, -2, -3, -4)
-            )
+            special = (-1, -2, -3, -4, -5)
             at = {
                 "PartitionIndex": partition,
                 "Timestamp": self._pick((*special, self._pick(times), self._pick(times), self._pick(times), -9)),
                 "CurrentLeaderEpoch": self._current(),
             }
-            topics.setdefault(topic, {"Name": topic, "Partitions": [at]})
-        return {"ReplicaId": -1, "IsolationLevel": self._pick((0, 1)), "Topics": list(topics.values()), "TimeoutMs": 1000}
+            topics.append({"Name": topic, "Partitions": [at]})
+        return {"ReplicaId": -1, "IsolationLevel": self._pick((0, 1)), "Topics": topics, "TimeoutMs": 1000}
 
     def _metadata(self, version: int) -> Value:
         names = sorted({self._place()[0] for _ in range(self._pick((0, 1, 1, 3)))})
         topics: list[Value] | None = [{"Name": name} for name in names]
         if version >= 12 and self._seldom():
-            # Neither a name nor an id makes a broker fail the whole request.
-            topics = [{"Name": None, "TopicId": self._topic_id(name)} for name in names if name in self._ids]
+            topics = [{"Name": None, "TopicId": self._topic_id(name)} for name in names]
+        if version >= 10 and self._seldom():
+            topics = [*(topics or ()), {"Name": None, "TopicId": self._pick((NO_UUID, NO_UUID, uuid.UUID(int=5)))}]
         if version >= 1 and self._seldom():
             topics = None
         return {
@@ -249,8 +322,7 @@ class Requests:
             "CommittedMetadata": self._pick((None, "", "note", "x" * 5000)),
         }
         return {
-            # Not "": a broker takes commits to a group without a name, which no client makes; ours refuses them.
-            "GroupId": self._pick(("random-a", "random-b")),
+            "GroupId": self._pick(COMMITTING),
             "GenerationIdOrMemberEpoch": self._pick((-1, -1, -1, 5)),
             "MemberId": self._pick(("", "", "m")),
             "Topics": [{"Name": topic, "Partitions": [at]}],
@@ -260,11 +332,8 @@ class Requests:
         def topics() -> list[Value] | None:
             if version >= 2 and self._seldom():
                 return None
-            found: dict[str, Value] = {}
-            for _ in range(self._pick((1, 2, 4))):
-                topic, partition, _golden = self._place()
-                found.setdefault(topic, {"Name": topic, "PartitionIndexes": [partition]})
-            return list(found.values())
+            places = [self._place() for _ in range(self._pick((1, 2, 4)))]
+            return [{"Name": topic, "PartitionIndexes": [partition]} for topic, partition, _ in places]
 
         groups = self._some(("g-group-1", "g-group-2", "g-group-3", "nobody", "random-a"))
         return {
@@ -306,12 +375,12 @@ class Requests:
         }
 
     def _leader_epochs(self, version: int) -> Value:
-        topics: dict[str, Value] = {}
+        topics: list[Value] = []
         for _ in range(self._pick((1, 2, 4))):
             topic, partition, _golden = self._place()
             at = {"Partition": partition, "CurrentLeaderEpoch": self._current(), "LeaderEpoch": self._pick((-1, 0, 1, 2, 3, 4, 90))}
-            topics.setdefault(topic, {"Topic": topic, "Partitions": [at]})
-        return {"ReplicaId": -1, "Topics": list(topics.values())}
+            topics.append({"Topic": topic, "Partitions": [at]})
+        return {"ReplicaId": -1, "Topics": topics}
 
     def _describe_configs(self, version: int) -> Value:
         resources: dict[tuple[int, str], Value] = {}
@@ -340,17 +409,27 @@ class Requests:
     def _produce(self, version: int) -> Value:
         topic, partition, _golden = self._place()
         data = [{"Index": partition, "Records": bytes(80)}]
-        return {"Acks": 1, "TimeoutMs": 1000, "TopicData": [{"Name": topic, "TopicId": self._topic_id(topic), "PartitionData": data}]}
+        topics = [{"Name": topic, "TopicId": self._topic_id(topic), "PartitionData": data}]
+        return {
+            "Acks": self._pick((1, -1, 0, 0, 2)),
+            "TimeoutMs": 1000,
+            "TopicData": [] if self._seldom() else topics,
+        }
 
 
-def _told(value: Any, told: Mapping[str, int], topic: str) -> Any:
+def _told(value: Any, told: Told, topic: str) -> Any:
     if isinstance(value, list):
         return [_told(each, told, topic) for each in value]
+    if isinstance(value, InSession):
+        return told.sessions.get(value.number, (0, 0))[value.is_epoch] + value.shift
     if not isinstance(value, dict):
         return value
     topic = str(value.get("Topic") or value.get("Name") or value.get("TopicId") or topic)
     place = f"{topic}-{value.get('Partition', value.get('PartitionIndex'))}"
-    return {name: each.of(told.get(place, 0)) if isinstance(each, Epoch) else _told(each, told, topic) for name, each in value.items()}
+    return {
+        name: each.of(told.epochs.get(place, 0)) if isinstance(each, Epoch) else _told(each, told, topic)
+        for name, each in value.items()
+    }
 
 
 def _known(fields: tuple[Field, ...], value: Value, version: int) -> Value:

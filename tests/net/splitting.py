@@ -126,7 +126,8 @@ def _body(frame: bytes, api: int, version: int) -> Value:
         for _ in range(reader.varint()):
             reader.varint()
             reader.take(reader.varint())
-    return request(api).read(frame[reader.at :], version)
+    # librdkafka 2.12's Metadata 13 has bytes behind it.
+    return request(api).read_front(frame[reader.at :], version)
 
 
 def _is_for_a_transaction(api: int, version: int, frame: bytes) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pytest
 from asking import LEVELS, OF_OLD, OF_UNCLEAN, READABLE, STATE, ask, commits, expected, places, told
 from client_programs import Client
-from golden import Golden
-from served import Kafka
+from golden import CLEAN, CLEAN_LOG_DIRS, Golden, Row, named
+from held_records import NOW, decide, made
+from served import Kafka, serving
+from symptom_claims import shown_if_aborted
 
 from conftest import BROKER_INSTEAD
 
@@ -55,6 +58,54 @@ def test_every_record_of_old_brokers(client: Client, old: Kafka) -> None:
 
 def test_every_record_of_a_killed_broker(client: Client, unclean: Kafka) -> None:
     check_everything(client, unclean, OF_UNCLEAN)
+
+
+class Decided(NamedTuple):
+    """Servers that end open transactions for readers."""
+
+    ongoing: Kafka
+    """The stopped cluster: its coordinator had decided nothing."""
+    prepared: Kafka
+    """A log dir whose coordinator had prepared to commit."""
+
+
+@pytest.fixture(scope="module")
+def decided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Decided]:
+    folder = tmp_path_factory.mktemp("decided")
+    place = made(folder)
+    decide(place, "PrepareCommit")
+    words = ("--open-transactions", "decide")
+    with (
+        serving([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], folder / "ongoing", *words) as ongoing,
+        serving([place], folder / "prepared", *words) as prepared,
+    ):
+        yield Decided(ongoing, prepared)
+
+
+@pytest.mark.proof
+@pytest.mark.skipif(BROKER_INSTEAD, reason="a broker waits for the coordinator")
+def test_open_transactions_that_are_decided(client: Client, decided: Decided) -> None:
+    """What the coordinator had not decided is not shown, and what others committed behind it is; what it wanted to commit is shown."""
+    partitions = named("g-txn-0", "g-txn-1")
+    shown = {golden.name: shown_if_aborted(golden) for golden in partitions}
+    assert [len(shown[golden.name]) - len(golden.committed) for golden in partitions] == [17, 0]
+    ends = {golden.name: golden.end for golden in partitions}
+    asked = {"verb": "read", "places": places(partitions), "ends": ends}
+    of_prepared = {"verb": "read", "bootstrap": decided.prepared.address, "places": [("top", 0)], "ends": {"top-0": 3}}
+    everything, committed, told_ends, prepared = ask(
+        client,
+        decided.ongoing,
+        *({**asked, "isolation": level} for level in LEVELS),
+        {"verb": "ends", "places": places(partitions), "isolation": "read_committed"},
+        {**of_prepared, "isolation": "read_committed"},
+    )
+    for golden in partitions:
+        assert told(client, everything[golden.name]) == expected(client, golden.rows), golden.name
+        assert told(client, committed[golden.name]) == expected(client, shown[golden.name]), golden.name
+        assert told_ends[golden.name] == [golden.start, golden.end]
+    client = client._replace(epochs=False)
+    rows = [Row(offset, NOW + offset, 0, -1, b"k", b"v", ()) for offset in range(3)]
+    assert told(client, prepared["top-0"]) == expected(client, rows)
 
 
 def test_seeks(client: Client, clean: Kafka) -> None:

@@ -10,7 +10,7 @@ from held_records import PRODUCER, decide
 from protocol import FETCH, LIST_OFFSETS, Connection, fetch, only
 from test_held_records import CASES, place
 
-from offsetlog import Server
+from offsetlog import ConfigError, Server, mirror
 
 __all__ = ["place"]
 
@@ -46,6 +46,28 @@ def test_the_state_decides(place: Path, state: str, fields: dict[str, Any], expe
         assert shown(kafka) == (ends if ends != "refused" else "waits")
     with Server(place) as kafka:
         assert shown(kafka) == "waits"
+
+
+@pytest.mark.parametrize(
+    ("state", "fields", "expected"),
+    [("PrepareCommit", {}, "committed"), ("Ongoing", {}, "aborted"), ("CompleteCommit", {"partitions": ()}, "waits")],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_state_decides_of_a_copy(place: Path, tmp_path: Path, state: str, fields: dict[str, Any], expected: str) -> None:
+    """A mirror has the coordinator's records only if they are asked for by name. Then a copy says what its source says."""
+    decide(place, state, **fields)
+    with Server(place) as source:
+        for copy, topics in (("bare", ["*"]), ("whole", ["*", "__transaction_state"])):
+            assert mirror(source.bootstrap_servers, tmp_path / copy, topics=topics, once=True, groups=False).is_complete
+    with Server(tmp_path / "whole") as kafka:
+        assert shown(kafka) == "waits"
+    for logs in (place, tmp_path / "whole"):
+        with Server(logs, open_transactions="decide") as kafka:
+            assert shown(kafka) == expected
+    with pytest.raises(ConfigError, match="no partition of __transaction_state is here"):
+        Server(tmp_path / "bare", open_transactions="decide")
+    with Server(tmp_path / "bare", open_transactions="decide", without_state=True) as kafka:
+        assert shown(kafka) == "aborted"
 
 
 @pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort"])

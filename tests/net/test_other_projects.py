@@ -20,7 +20,7 @@ from client_programs import PROGRAMS
 from served import serving
 from splitting import Splitter
 
-from broker import ROOT, Broker
+from broker import ROOT, Broker, run
 
 pytestmark = pytest.mark.proof
 
@@ -42,6 +42,53 @@ class Suite(NamedTuple):
     """So many pass on a broker, or it was not the suite."""
     settings: Mapping[str, object] = {"num.partitions": 4}
     """The broker's, for topics as the tests count on them."""
+
+
+class LeftOut(NamedTuple):
+    """Tests of a client that are not run, by their names alone."""
+
+    suite: str
+    number: int
+    names: str
+    """A regular expression."""
+    reason: str
+
+
+LEFT_OUT = (
+    LeftOut("kafka-python", 17, r"test/integration/test_producer_integration\.py::.*", "produce"),
+    LeftOut(
+        "kafka-python",
+        11,
+        r"test/integration/test_(sasl|ssl)_integration\.py::.*",
+        "start a broker of their own, and skip themselves where one is given",
+    ),
+    LeftOut(
+        "kafka-python",
+        8,
+        r"test/integration/test_admin_integration\.py::test_(create|delete_records|elect|alter).*",
+        "change topics, records, leaders, log dirs or access",
+    ),
+    LeftOut(
+        "kafka-python",
+        5,
+        r"test/integration/test_admin_integration\.py::test_(describe_metadata_quorum|list_(partition_reassignments|config_resources)|describe_topic_partitions).*",
+        "ask by APIs that are not announced",
+    ),
+    LeftOut("aiokafka", 66, r"tests/test_(producer|sender|transactional_producer)\.py::.*", "produce"),
+    LeftOut("aiokafka", 32, r"tests/test_(client|conn)\.py::.*", "are of its connections, below consumers and groups"),
+    LeftOut("aiokafka", 19, r"tests/test_(sasl\.py::.*|consumer\.py::.*_ssl_consume)", "need a broker with users or TLS of their own"),
+    LeftOut("aiokafka", 5, r"tests/test_admin\.py::.*_(alter|create|delete)_.*", "change topics, records or settings"),
+    LeftOut("franz-go", 109, r"", "need no broker"),
+    LeftOut("franz-go", 3, r"Test(OAuthAuth|SCRAMAuth|SCRAMAuthBadCredentials)", "skip themselves at a server without users"),
+    LeftOut("franz-go", 3, r"Test(Client_Produce|Client_ProduceLargeMessages|TxnEtl)", "produce, also in transactions"),
+    LeftOut(
+        "franz-go",
+        6,
+        r"Test(848RegexBrokerResolves|ConsumeRegexShareSkipsInternal|ShareGroup|ShareGroup(AckOnClose|ETL|OffsetsAdmin))",
+        "are of groups by other protocols: `group.protocol=consumer`, share groups",
+    ),
+)
+"""What each client tests with a broker, and `serve` is not asked to pass: chosen by what it is about, before anything is run."""
 
 
 def pytests(plugin: str, source: Path, folder: Path, environment: Mapping[str, str], *arguments: str) -> Outcomes:
@@ -66,14 +113,18 @@ def pytests(plugin: str, source: Path, folder: Path, environment: Mapping[str, s
     return found
 
 
+# The others are in LEFT_OUT.
+OF_KAFKA_PYTHON = (
+    "consumer_integration or describe_configs or describe_group or describe_log_dirs or delete_groups or list_partition_offsets"
+)
+
+
 def kafka_python(address: str, folder: Path) -> Outcomes:
     """Its consumer's tests, and those of its admin client that ask, or delete groups."""
     (source,) = SUITES.glob("kafka_python-*/")
-    # The others change topics, leaders or access, or ask by APIs that are not announced.
-    asking = "describe_configs or describe_group or describe_log_dirs or delete_groups or list_partition_offsets"
-    files = ("test/integration/test_consumer_integration.py", "test/integration/test_admin_integration.py")
     environment = {"KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{address}"}
-    chosen = ("--import-mode=importlib", "-k", f"consumer_integration or {asking}", *files)
+    files = [f"test/integration/test_{name}_integration.py" for name in ("consumer", "admin")]
+    chosen = ("--import-mode=importlib", "-k", OF_KAFKA_PYTHON, *files)
     return pytests("kafka_python_suite", source, folder, environment, *chosen)
 
 
@@ -81,8 +132,8 @@ AIOKAFKA = "OFFSETLOG_AIOKAFKA"
 """Names a checkout of aiokafka. Its tests are in none of its packages: since 0.1.0 its sdists exclude them."""
 
 
-def aiokafka(address: str, folder: Path) -> Outcomes:
-    """Its consumer's tests, also of groups and transactions, and those of its admin client that only ask."""
+def of_aiokafka(source: Path) -> None:
+    """Its tests, beside the installed package and not beside the sources of the same name."""
     if AIOKAFKA not in os.environ:
         pytest.skip(
             f"aiokafka's tests are in none of its packages: {AIOKAFKA} names a checkout of the version in requirements/clients.txt"
@@ -92,14 +143,23 @@ def aiokafka(address: str, folder: Path) -> Outcomes:
     pinned = (ROOT / "requirements" / "clients.txt").read_text(encoding="utf-8")
     assert version is not None
     assert f"aiokafka=={version[1]} " in pinned, f"{checkout} has the tests of {version[1]}"
-    # Beside the installed package, not beside the sources of the same name.
-    source = folder / "source"
     shutil.copytree(checkout / "tests", source / "tests")
-    # Their server with TLS is another one.
-    chosen_tests = "not ssl_consume and (not TestAdmin or describe or list or metadata)"
-    files = [f"tests/test_{name}.py" for name in ("consumer", "transactional_consumer", "pep492", "coordinator", "admin")]
-    chosen = ("-o", "asyncio_mode=auto", "-k", chosen_tests, "--docker-image", "none:0_4.3.0", "--no-pull", *files)
-    return pytests("aiokafka_suite", source, folder, {"KAFKA_ADDRESS": address}, *chosen)
+
+
+AS_A_BROKER = ("-o", "asyncio_mode=auto", "--docker-image", "none:0_4.3.0", "--no-pull")
+# The others are in LEFT_OUT.
+OF_AIOKAFKA = (
+    "-k",
+    "not ssl_consume and (not TestAdmin or describe or list or metadata)",
+    *(f"tests/test_{name}.py" for name in ("consumer", "transactional_consumer", "pep492", "coordinator", "admin")),
+)
+
+
+def aiokafka(address: str, folder: Path) -> Outcomes:
+    """Its consumer's tests, also of groups and transactions, and those of its admin client that only ask."""
+    source = folder / "source"
+    of_aiokafka(source)
+    return pytests("aiokafka_suite", source, folder, {"KAFKA_ADDRESS": address}, *AS_A_BROKER, *OF_AIOKAFKA)
 
 
 OF_FRANZ_GO = "^Test(Issue|Consume|DirectPart|AddRemove|Pause|Pooling|GroupSimple|GroupETL|Ping|UnknownGroupOffset|PollWait|HookPoll)"
@@ -128,6 +188,65 @@ def franz_go(address: str, folder: Path) -> Outcomes:
     return {name: outcome.lower() for outcome, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", lines, re.MULTILINE)}
 
 
+LIBRDKAFKA = "OFFSETLOG_LIBRDKAFKA"
+"""Names a folder of librdkafka's sources with its tests built. They are in none of the packages of its clients: `tests/net/librdkafka.sh`."""
+
+# Consuming, offsets and groups. The others produce, need no broker, or are of transactions, users and what changes topics.
+OF_LIBRDKAFKA = (
+    "0012,0013,0015,0018,0019,0022,0026,0029,0030,0031,0033,0034,0036,0041,0042,0045,0050,0051,0054,0056,0061,0067,"
+    "0070,0073,0082,0083,0085,0089,0093,0099,0100,0102,0107,0112,0113,0116,0118,0120,0122,0130,0132,0137,0140,0153"
+)
+AS_QUICK = ("-p6", "-Q", "-L", "-K", "-E")
+"""Six at a time; in quick mode; none that need no broker, have known issues, or want a network that fails."""
+
+
+def librdkafka(address: str, folder: Path) -> Outcomes:
+    """Its tests of consuming, offsets and groups, in its quick mode."""
+    if LIBRDKAFKA not in os.environ:
+        pytest.skip(f"librdkafka's tests are in none of its packages: {LIBRDKAFKA} names a folder that tests/net/librdkafka.sh made")
+    root = Path(os.environ[LIBRDKAFKA]).resolve()
+    configuration = folder / "test.conf"
+    configuration.write_text(f"metadata.broker.list={address}\ntest.topic.random=true\n", encoding="utf-8")
+    settings = {"TESTS": OF_LIBRDKAFKA, "TEST_KAFKA_VERSION": "4.3.0", "CI": "true", "RDKAFKA_TEST_CONF": str(configuration)}
+    output = folder / "output"
+    with output.open("wb") as into:
+        subprocess.run(
+            [str(root / "tests" / "test-runner"), *AS_QUICK],
+            cwd=folder,
+            env={**os.environ, **settings},
+            stdout=into,
+            stderr=into,
+            timeout=SECONDS,
+            check=False,
+        )
+    return outcomes_of_librdkafka(output.read_text(encoding="utf-8", errors="replace"))
+
+
+def outcomes_of_librdkafka(said: str) -> Outcomes:
+    """By what each test says at its end: after a failure the program aborts in the middle of its table.
+
+    A test of which quick mode leaves out every part passes after no time. It counts as skipped.
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    found = {
+        name: "pass" if float(seconds) > 0 else "skip"
+        for seconds, name in re.findall(r"^\[[^/\]]+/ *([\d.]+)s\] =+ Test (\d{4}_\w+) PASSED =+$", lines, re.MULTILINE)
+    }
+    return found | dict.fromkeys(re.findall(r'^### Test "(\d{4}_\w+)" failed at', lines, re.MULTILINE), "fail")
+
+
+def test_what_librdkafkas_tests_say_is_read() -> None:
+    said = (
+        "\x1b[36m[0018_cgrp_term              /  0.000s] \x1b[32m================= Test 0018_cgrp_term PASSED =================\x1b[0m\n"
+        "\x1b[36m[0122_buffer_cleaning_after_rebalance/  4.654s] ====== Test 0122_buffer_cleaning_after_rebalance PASSED ======\n"
+        '\x1b[0m\x1b[31m### Test "0083_cb_event" failed at 0083-cb_event.c:203:main_0083_cb_event() at Sun Nov 29 23:38:15 2026: ###\n'
+        '\x1b[31m### Test "<MAIN>" failed at test.c:1798:test_wait_exit() at Sun Nov 29 23:38:32 2026: ###\n'
+        "|\x1b[36m 0153_memberid                            |    SKIPPED |   0.000s \x1b[0m|\n"
+    )
+    wanted = {"0018_cgrp_term": "skip", "0122_buffer_cleaning_after_rebalance": "pass", "0083_cb_event": "fail"}
+    assert outcomes_of_librdkafka(said) == wanted
+
+
 ALL = (
     Suite(
         "kafka-python",
@@ -154,7 +273,71 @@ ALL = (
         {},
         37,
     ),
+    Suite(
+        "librdkafka",
+        librdkafka,
+        {
+            r"0083_cb_event": "it waits three seconds for the records: beside a running broker `serve` knows its high watermark up to five"
+            " seconds later",
+        },
+        25,
+        # As it comes: 0118 counts on two members that join together. The first coordinator is there at once.
+        {
+            "num.partitions": 4,
+            "auto.create.topics.enable": "true",
+            "group.initial.rebalance.delay.ms": 3000,
+            "offsets.topic.num.partitions": 1,
+        },
+    ),
 )
+
+
+def collected(plugin: str, source: Path, *chosen: str) -> set[str]:
+    """What pytest finds there, of what needs a broker."""
+    command = [str(ROOT / ".venv-clients" / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", plugin]
+    nowhere = "127.0.0.1:1"
+    places = {"KAFKA_VERSION": "4.3.0", "KAFKA_URI": f"kafka://{nowhere}", "KAFKA_ADDRESS": nowhere}
+    done = subprocess.run(
+        [*command, "--collect-only", *chosen],
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": str(PROGRAMS), **places},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    return set(re.findall(r"^(tests?/.+::.+)$", done.stdout, re.MULTILINE))
+
+
+def has_of_franz_go(*chosen: str) -> set[str]:
+    """Functions in its program of tests."""
+    found = {line for line in run([str(SUITES / "kgo.test"), f"-test.list={chosen[0]}"])[0].splitlines() if line.startswith("Test")}
+    return {name for name in found if not re.search(NOT_ANNOUNCED, name)} if chosen[0] == OF_FRANZ_GO else found
+
+
+@pytest.mark.parametrize("name", ["kafka-python", "aiokafka", "franz-go"])
+def test_what_is_left_out_is_told(name: str, tmp_path: Path) -> None:
+    """Each test is run, or has a reason; `docs/COMPATIBILITY.md` has the reasons and how many there are."""
+    if name == "kafka-python":
+        (source,) = SUITES.glob("kafka_python-*/")
+        asked = ("kafka_python_suite", source, "--import-mode=importlib", "test/integration")
+        every, chosen = collected(*asked), collected(*asked, "-k", OF_KAFKA_PYTHON)
+    elif name == "aiokafka":
+        of_aiokafka(tmp_path)
+        every = collected("aiokafka_suite", tmp_path, *AS_A_BROKER, "tests")
+        chosen = collected("aiokafka_suite", tmp_path, *AS_A_BROKER, *OF_AIOKAFKA)
+    else:
+        every, chosen = has_of_franz_go("."), has_of_franz_go(OF_FRANZ_GO)
+    assert chosen < every
+    told = [each for each in LEFT_OUT if each.suite == name]
+    counts = dict.fromkeys(told, 0)
+    for each in every - chosen:
+        (why,) = [entry for entry in told if entry.names and re.fullmatch(entry.names, each)] or [
+            entry for entry in told if not entry.names
+        ]
+        counts[why] += 1
+    assert list(counts.values()) == [entry.number for entry in told], counts
+    print(f"{name}: {len(chosen)} of {len(every)} are run")
 
 
 @pytest.fixture

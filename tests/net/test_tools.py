@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
+import os
 import re
+import select
 import shutil
+import struct
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,13 +19,17 @@ from typing import NamedTuple, Self
 import pytest
 from asking import LEVELS, READABLE, commits
 from clients import console_rows
-from golden import Golden, Level, Row, named
-from served import GoldenBroker, Kafka
+from golden import CLEAN, CLEAN_LOG_DIRS, Golden, Level, Row, named
+from protocol import DESCRIBE_GROUPS, LIST_GROUPS, OFFSET_FETCH, Connection, Value
+from served import GoldenBroker, Kafka, serving
+from writing import tree
 
 from broker import java, run
 
 VERSION = "4.3.0"
 PACKAGE = "org.apache.kafka.tools"
+KCAT = shutil.which("kcat")
+needs_kcat = pytest.mark.skipif(KCAT is None, reason="no kcat (apt-get install kcat)")
 
 
 class Tools(NamedTuple):
@@ -28,10 +38,13 @@ class Tools(NamedTuple):
     address: str
     version: str = VERSION
 
+    def printed(self, program: str, *arguments: str) -> str:
+        """What a program prints."""
+        return run(java(VERSION, program, "--bootstrap-server", self.address, *arguments))[0]
+
     def lines(self, program: str, *arguments: str) -> list[str]:
-        """What a program prints, in the order of the alphabet, with all that names a server taken out."""
-        printed, _ = run(java(VERSION, program, "--bootstrap-server", self.address, *arguments))
-        return sorted(line.rstrip() for line in printed.splitlines() if line.strip())
+        """What a program prints, in the order of the alphabet."""
+        return sorted(line.rstrip() for line in self.printed(program, *arguments).splitlines() if line.strip())
 
 
 @pytest.fixture
@@ -44,7 +57,7 @@ def theirs(golden_broker: GoldenBroker) -> Tools:
     return Tools(golden_broker.address)
 
 
-def _without_places(lines: Sequence[str]) -> list[str]:
+def without_places(lines: Sequence[str]) -> list[str]:
     """Of a description of topics: without who leads and what replicas there are; settings in the order of the alphabet."""
     lines = [re.sub(r"(?<=Configs: )\S+", lambda found: ",".join(sorted(found[0].split(","))), line) for line in lines]
     return [re.sub(r"\t(Leader|Replicas|Isr|Elr|LastKnownElr):[^\t]*", "", line) for line in lines]
@@ -54,13 +67,18 @@ def _without_places(lines: Sequence[str]) -> list[str]:
 def test_kafka_topics(ours: Tools, theirs: Tools) -> None:
     program = f"{PACKAGE}.TopicCommand"
     assert ours.lines(program, "--list") == theirs.lines(program, "--list")
-    mine = _without_places(ours.lines(program, "--describe"))
-    assert mine == _without_places(theirs.lines(program, "--describe"))
+    mine = without_places(ours.lines(program, "--describe"))
+    assert mine == without_places(theirs.lines(program, "--describe"))
     assert sum("\tPartition: " in line for line in mine) >= len(READABLE)
 
 
 @pytest.mark.proof
 def test_kafka_get_offsets(ours: Tools) -> None:
+    check_ends(ours)
+
+
+def check_ends(ours: Tools) -> None:
+    """Ends, beginnings and look-ups by time, as a broker told them."""
     program = f"{PACKAGE}.GetOffsetShell"
     ends = {f"{golden.topic}:{golden.partition}:{golden.end}" for golden in READABLE}
     assert set(ours.lines(program, "--exclude-internal-topics")) == ends
@@ -73,6 +91,28 @@ def test_kafka_get_offsets(ours: Tools) -> None:
                 wanted = golden.end if query.answer is None else query.answer[0]
                 assert ours.lines(program, *asked) == [f"{golden.topic}:0:{wanted}"], query
                 break
+
+
+@pytest.mark.proof
+def test_kafka_get_offsets_beside_a_missing_partition(tmp_path: Path) -> None:
+    """As at a broker one of whose disks has failed: the others' ends, and that one was waited for."""
+    broker = GoldenBroker(tmp_path / "broker")
+    broker.format()
+    lost = broker.log_dirs[1]
+    shutil.rmtree(lost)
+    lost.write_text("no folder", encoding="utf-8")
+    (tmp_path / "client").write_text("default.api.timeout.ms=10000\nrequest.timeout.ms=10000\n", encoding="utf-8")
+    command = (f"{PACKAGE}.GetOffsetShell", "--topic", "g-plain", "--command-config", str(tmp_path / "client"))
+    told = []
+    with broker.running(), serving([CLEAN_LOG_DIRS[0], CLEAN / "metadata-dir"], tmp_path / "serve") as ours:
+        for address in (broker.address, ours.address):
+            printed, said = run(java(VERSION, *command, "--bootstrap-server", address))
+            told.append((sorted(printed.split()), [line.partition("Exception")[0] for line in said.splitlines() if line.strip()]))
+    here = [golden for golden in named("g-plain-0", "g-plain-2") if (CLEAN_LOG_DIRS[0] / golden.name).exists()]
+    skipped = "Skip getting offsets for topic-partition g-plain-1 due to error: org.apache.kafka.common.errors.Timeout"
+    assert told[0] == (sorted(f"{golden.topic}:{golden.partition}:{golden.end}" for golden in here), [skipped])
+    assert len(here) == 2
+    assert told[1] == told[0]
 
 
 @pytest.mark.proof
@@ -89,6 +129,89 @@ def test_kafka_consumer_groups(ours: Tools, theirs: Tools) -> None:
     ours.lines(program, *reset)
     (line,) = [line for line in ours.lines(program, "--describe", "--group", "reset-here") if line.startswith("reset-here")]
     assert line.split()[1:4] == ["g-plain", "1", "17"]
+
+
+GROUPS = f"{PACKAGE}.consumer.group.ConsumerGroupCommand"
+
+
+def _described(kafka: Kafka, group: str, *options: str) -> list[dict[str, str]]:
+    """What is told of a group, line by line, by the titles of the columns."""
+    rows = [line.split() for line in Tools(kafka.address).lines(GROUPS, "--describe", "--group", group, *options)]
+    titles = [row for row in rows if row[0] == "GROUP"]
+    return [dict(zip(*titles, row, strict=True)) for row in rows if row[0] == group]
+
+
+@needs_kcat
+@pytest.mark.proof
+def test_kafka_consumer_groups_with_members(clean: Kafka, tmp_path: Path) -> None:
+    """Members, what they have and the group's state, before a rebalance, behind it, and when they have left."""
+    group, tools = "watched", Tools(clean.address)
+
+    def state() -> tuple[str, str, str]:
+        (told,) = _described(clean, group, "--state")
+        return told["ASSIGNMENT-STRATEGY"], told["STATE"], told["#MEMBERS"]
+
+    def members() -> list[tuple[str, str, str]]:
+        told = _described(clean, group, "--members", "--verbose")
+        return sorted((each["CLIENT-ID"], each["#PARTITIONS"], each["CURRENT-ASSIGNMENT"]) for each in told)
+
+    with _Member(clean, tmp_path / "one", "g-plain", group) as one:
+        _wait(lambda: one.assigned() == [0, 1, 2])
+        assert state() == ("range", "Stable", "1")
+        assert members() == [("rdkafka", "3", "g-plain:0,1,2")]
+        with _Member(clean, tmp_path / "two", "g-plain", group) as two:
+            _wait(lambda: sorted(one.assigned() + two.assigned()) == [0, 1, 2] and one.assigned() and two.assigned())
+            shared = [each.assigned() for each in (one, two)]
+            assert state() == ("range", "Stable", "2")
+            assert members() == sorted(("rdkafka", str(len(part)), f"g-plain:{','.join(map(str, part))}") for part in shared)
+            told = {int(each["PARTITION"]): each["CONSUMER-ID"] for each in _described(clean, group)}
+            assert sorted(told) == [0, 1, 2]
+            owners = [{told[number] for number in part} for part in shared]
+            assert [len(each) for each in owners] == [1, 1]
+            assert owners[0] != owners[1]
+            # What has members is not deleted, nor its offsets in what they read.
+            assert any("GroupNotEmptyException" in line for line in tools.lines(GROUPS, "--delete", "--group", group))
+            refused = tools.lines(GROUPS, "--delete-offsets", "--group", group, "--topic", "g-plain:1")
+            assert any("subscribed" in line for line in refused), refused
+        _wait(lambda: one.assigned() == [0, 1, 2])
+        assert members() == [("rdkafka", "3", "g-plain:0,1,2")]
+    assert members() == []
+    assert state()[1:] == ("Empty", "0")
+
+
+@pytest.mark.proof
+def test_kafka_consumer_groups_deletes(tmp_path: Path) -> None:
+    """A group, and a group's offset, in the server alone. The next one has both again; with `--groups` they stay deleted."""
+    paths = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
+    before = tree(CLEAN)
+    gone, kept = sorted(commits())
+
+    def stored(kafka: Kafka) -> dict[str, dict[str, int]]:
+        with Connection(kafka.address) as wire:
+            groups = [each["GroupId"] for each in wire.ask(LIST_GROUPS, 4, {})["Groups"]]
+            told = {group: wire.ask(OFFSET_FETCH, 5, {"GroupId": group, "Topics": None})["Topics"] for group in groups}
+        return {
+            group: {
+                f"{topic['Name']}-{part['PartitionIndex']}": part["CommittedOffset"]
+                for topic in topics
+                for part in topic["Partitions"]
+            }
+            for group, topics in told.items()
+        }
+
+    left = {kept: {name: offset for name, offset in commits()[kept].items() if name != "g-plain-1"}}
+    for words in ((), ("--groups", str(tmp_path / "groups"))):
+        with serving(paths, tmp_path / "serve", *words) as kafka:
+            assert stored(kafka) == commits()
+            tools = Tools(kafka.address)
+            said = tools.printed(GROUPS, "--delete", "--group", gone)
+            assert f"Deletion of requested consumer groups ('{gone}') was successful." in said
+            said = tools.printed(GROUPS, "--delete-offsets", "--group", kept, "--topic", "g-plain:1")
+            assert f"Request succeeded for deleting offsets from group {kept}." in said
+            assert stored(kafka) == left
+        with serving(paths, tmp_path / "serve", *words) as kafka:
+            assert stored(kafka) == (left if words else commits())
+    assert tree(CLEAN) == before
 
 
 @pytest.mark.proof
@@ -136,6 +259,112 @@ def test_console_consumer_in_a_group(clean: Kafka) -> None:
 
 
 @pytest.mark.proof
+def test_console_consumers_in_a_group_of_two(clean: Kafka, tmp_path: Path) -> None:
+    """The second joins while the first reads: both read, each record is printed once, and who stays takes all over."""
+    group = "console-two"
+    wanted = sorted((golden.partition, row.offset) for golden in named("g-plain-0", "g-plain-1", "g-plain-2") for row in golden.rows)
+    with _Console(clean, tmp_path / "one", group) as one:
+        one.take(1)
+        assert _shared(clean, group) == [[0, 1, 2]]
+        with _Console(clean, tmp_path / "two", group) as two:
+            _wait(lambda: len(_members(clean, group)) == 2)
+            while len([part for part in _shared(clean, group) if part]) < 2:
+                # It looks for the others between two records.
+                one.take(200)
+                time.sleep(0.1)
+            assert _shared(clean, group) in ([[0], [1, 2]], [[0, 1], [2]])
+            one.take_all()
+            two.take_all()
+            _wait(lambda: len(one.read()) + len(two.read()) >= len(wanted))
+            assert one.read()
+            assert two.read()
+            one.end()
+            _wait(lambda: _shared(clean, group) == [[0, 1, 2]])
+    assert sorted(one.read() + two.read()) == wanted
+    assert printed_by_the_console_consumer(clean, "g-plain", "--group", group, "--timeout-ms", "10000") == []
+
+
+class _Console:
+    """The console consumer in a group. It reads no more than is taken of what it prints."""
+
+    def __init__(self, kafka: Kafka, folder: Path, group: str) -> None:
+        folder.mkdir()
+        self._output = folder / "output"
+        self._output.touch()
+        self._reading, writing = os.pipe()
+        # One page, and what a JVM keeps, are a part of the topic; with one record a poll it goes on to read when that is printed.
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        shown = ("partition", "offset", "timestamp", "headers", "key")
+        form = [part for name in shown for part in ("--formatter-property", f"print.{name}=true")]
+        settings = ("--command-property", "max.poll.records=1", "--command-property", "heartbeat.interval.ms=300")
+        asked = ("--bootstrap-server", kafka.address, "--topic", "g-plain", "--group", group, "--from-beginning")
+        with (folder / "errors").open("wb") as errors:
+            self._process = subprocess.Popen(
+                java(VERSION, f"{PACKAGE}.consumer.ConsoleConsumer", *asked, *settings, *form),
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=errors,
+            )
+        os.close(writing)
+        self._taking: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def take(self, size: int) -> None:
+        """Take so much of what it prints, once there is something."""
+        assert select.select([self._reading], [], [], 300)[0]
+        with self._output.open("ab") as output:
+            output.write(os.read(self._reading, size))
+
+    def take_all(self) -> None:
+        """Take what it prints, whenever it does."""
+        self._taking = threading.Thread(target=self._take)
+        self._taking.start()
+
+    def _take(self) -> None:
+        with open(self._reading, "rb", buffering=0) as reading, self._output.open("ab", buffering=0) as output:
+            shutil.copyfileobj(reading, output)
+
+    def end(self) -> None:
+        """As an operator does: it commits what it printed, and leaves."""
+        if self._taking is None:
+            self.take_all()
+        _ended(self._process)
+        if self._taking is not None:
+            self._taking.join()
+
+    def read(self) -> list[tuple[int, int]]:
+        """Partition and offset of each record."""
+        found = re.findall(rb"^CreateTime:\d+\tPartition:(\d+)\tOffset:(\d+)\t", self._output.read_bytes(), re.MULTILINE)
+        return [(int(partition), int(offset)) for partition, offset in found]
+
+
+def _members(kafka: Kafka, group: str) -> list[Value]:
+    with Connection(kafka.address) as wire:
+        found: list[Value] = wire.ask(DESCRIBE_GROUPS, 5, {"Groups": [group]})["Groups"][0]["Members"]
+    return found
+
+
+def _shared(kafka: Kafka, group: str) -> list[list[int]]:
+    """The partitions of its only topic that each member has."""
+    found = []
+    for member in _members(kafka, group):
+        data = member["MemberAssignment"]
+        # A version, a number of topics, a name, a number of partitions, and these.
+        at = 8 + int.from_bytes(data[6:8], "big") if data[2:6] == b"\0\0\0\1" else len(data)
+        found.append(
+            sorted(
+                number for (number,) in struct.iter_unpack(">i", data[at + 4 : at + 4 + 4 * int.from_bytes(data[at : at + 4], "big")])
+            )
+        )
+    return sorted(found)
+
+
+@pytest.mark.proof
 def test_console_consumer_from_an_offset(clean: Kafka) -> None:
     (golden,) = named("g-codec-lz4-0")
     offset = golden.rows[len(golden.rows) // 2].offset + 1
@@ -151,10 +380,6 @@ def test_console_consumer_from_an_offset(clean: Kafka) -> None:
         str(len(wanted)),
     )
     assert printed_by_the_console_consumer(clean, golden.topic, *place) == wanted
-
-
-KCAT = shutil.which("kcat")
-needs_kcat = pytest.mark.skipif(KCAT is None, reason="no kcat (apt-get install kcat)")
 
 
 def kcat(address: str, *arguments: str) -> bytes:
@@ -216,6 +441,23 @@ def test_kcat_asks_by_time(clean: Kafka) -> None:
 
 
 @needs_kcat
+def test_kcat_reads_by_time(clean: Kafka) -> None:
+    """From the record that a broker found for the time on; none if it found none. And up to a time."""
+    (golden,) = named("g-time-0")
+    asked = [query for query in golden.time_queries if query.isolation_level == "read_uncommitted" and query.when > 0]
+    found = [query for query in asked if query.answer is not None]
+    nothing = [query for query in asked if query.answer is None]
+    for query in (found[len(found) // 2], found[-1], nothing[0]):
+        first = golden.end if query.answer is None else query.answer[0]
+        wanted = [row for row in golden.rows if row.offset >= first]
+        assert kcat_rows(clean.address, golden, "-o", f"s@{query.when}") == _told(wanted), query
+    stop = golden.rows[len(golden.rows) // 2].timestamp
+    wanted = list(itertools.takewhile(lambda row: row.timestamp < stop, golden.rows))
+    assert 0 < len(wanted) < len(golden.rows)
+    assert kcat_rows(clean.address, golden, "-o", "beginning", "-o", f"e@{stop}") == _told(wanted)
+
+
+@needs_kcat
 def test_kcat_in_a_group_of_two(clean: Kafka, tmp_path: Path) -> None:
     """Each gets a part; together they print every record once, and what is committed is not read again."""
     wanted = sorted((golden.partition, row.offset) for golden in named("g-plain-0", "g-plain-1", "g-plain-2") for row in golden.rows)
@@ -233,14 +475,14 @@ def test_kcat_in_a_group_of_two(clean: Kafka, tmp_path: Path) -> None:
 class _Member:
     """kcat in a group, until it is told to end; then it commits what it printed."""
 
-    def __init__(self, kafka: Kafka, folder: Path, topic: str) -> None:
+    def __init__(self, kafka: Kafka, folder: Path, topic: str, group: str = "kcat-group") -> None:
         folder.mkdir()
         self._output, self._errors = folder / "output", folder / "errors"
         assert KCAT is not None
         settings = ("-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=45000", "-X", "heartbeat.interval.ms=300")
         with self._output.open("wb") as output, self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [KCAT, "-b", kafka.address, "-G", "kcat-group", "-u", *settings, "-f", "%p %o\\n", topic],
+                [KCAT, "-b", kafka.address, "-G", group, "-u", *settings, "-f", "%p %o\\n", topic],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -250,12 +492,7 @@ class _Member:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(300)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        _ended(self._process)
 
     def assigned(self) -> list[int]:
         """Partitions by the last rebalance that it printed."""
@@ -268,6 +505,16 @@ class _Member:
         """Partition and offset of each record."""
         lines = _whole_lines(self._output)
         return [(int(partition), int(offset)) for partition, _, offset in (line.partition(" ") for line in lines)]
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    """As an operator ends it; a program that does not go is not left behind."""
+    process.terminate()
+    try:
+        process.wait(300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _whole_lines(file: Path) -> list[str]:

@@ -57,8 +57,13 @@ def inconsistent_cluster_id(here: Path) -> None:
 
 
 def stray_directories(here: Path) -> None:
-    """A name and a file brought back are all that was missing."""
-    assert files(here / "disks") == files(CLEAN)
+    """Two directories have their records and their ids again, and the broker serves all."""
+    for golden in named("g-plain-0", "g-plain-2"):
+        path = here / "disks" / "log-dir-1" / golden.name
+        has(path, golden)
+        sound(path)
+        kept = [*golden.directory.glob("*.log"), golden.directory / "partition.metadata"]
+        assert all((path / file.name).read_bytes() == file.read_bytes() for file in kept)
     assert outcomes(*(here / "disks" / place.name for place in (*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"))) == {"serves"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 import pickle
@@ -536,6 +537,26 @@ def test_a_durable_scan_ends_where_the_last_flush_did(log: WritableLog) -> None:
     assert len(list(log.scan())) == 3
     with Log.open(log.path) as reader, pytest.raises(offsetlog.ConfigError):
         reader.scan(durable=True)
+
+
+def test_a_copy_of_a_durable_scan_is_durable(log: WritableLog) -> None:
+    log.append(b"a", flush=True)
+    log.append(b"b")
+    scan = copy.copy(log.scan(durable=True))
+    assert ([record.value for record in scan], scan.count()) == ([b"a"], 1)
+    log.append(b"c", flush=True)
+    assert scan.count() == 3
+    assert copy.copy(log.scan(1)).count() == 2
+
+
+def test_a_durable_scan_is_not_followed(log: WritableLog) -> None:
+    """Its end is that of one moment, and what is flushed later would never come."""
+    log.append(b"a", flush=True)
+    with pytest.raises(offsetlog.ConfigError, match="scan again from where the last scan ended") as refused:
+        log.scan(durable=True).follow(timeout_ms=1)
+    assert refused.value.key == "durable"
+    with pytest.raises(offsetlog.ConfigError):
+        copy.copy(log.scan(durable=True)).follow(timeout_ms=1)
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])

@@ -100,8 +100,10 @@ def test_index_interval(tmp_path: Path, interval: int, entries: int) -> None:
             log.append(bytes(20))
         size = log.size_bytes // 10
         assert size < 150 < 2 * size
-        assert log.segments[0].index_entries == entries
-        indexed = [log.locate(offset) for offset in range(10)]
+    # Of the closed log.
+    with Log.open(log.path) as written:
+        assert written.segments[0].index_entries == entries
+        indexed = [written.locate(offset) for offset in range(10)]
         assert all(location.batch is not None and location.batch.base_offset == location.offset for location in indexed)
         assert max(location.scanned_batches for location in indexed) == {9: 1, 4: 2, 0: 10}[entries]
 

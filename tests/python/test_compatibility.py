@@ -98,6 +98,7 @@ def test_apis_on_the_page_are_those_that_are_announced() -> None:
 def test_clients_on_the_page_are_those_that_are_run() -> None:
     """Versions are those of the locked requirements, and of the tests' own lists."""
     page = dict(re.findall(r"^\| ([^|]+?) \| ([\d., ]+?) \|", section("## Clients that `serve` answers"), re.MULTILINE))
+    (connector,) = re.findall(r"<spark.version>([\d.]+)</spark.version>", source("benches/peers/spark/pom.xml"))
     programs = source("tests/net/client_programs.py")
     java = re.search(r"^JAVA_VERSIONS = \((.*)\)$", programs, re.MULTILINE)
     assert java is not None
@@ -114,7 +115,7 @@ def test_clients_on_the_page_are_those_that_are_run() -> None:
         "kafka-python": locked("clients", "kafka-python"),
         "aiokafka": locked("clients", "aiokafka"),
         "Kafka's console consumer": tools,
-        "Spark's Kafka source": locked("spark40", "pyspark"),
+        f"Spark's Kafka source {connector}, in PySpark": locked("spark40", "pyspark"),
         "franz-go": franz_go,
     }
     run = set(re.findall(r"Client\(\"([a-z-]+?)(?:-[\d.]+)?\"", programs))
@@ -122,12 +123,25 @@ def test_clients_on_the_page_are_those_that_are_run() -> None:
     assert programs.count("_java(version)") == 1
 
 
+def test_tests_that_are_left_out_are_those_that_are_counted() -> None:
+    """How many, and why; that these are all is told by the tests of clients."""
+    table = section("## Clients that `serve` answers").partition("| tests of | those that | are |")[2].partition("\n\n")[0]
+    entries = re.findall(
+        r'LeftOut\(\s*"([\w-]+)",\s*(\d+),\s*r"[^"]*",\s*"([^"]+)",?\s*\)', source("tests/net/test_other_projects.py")
+    )
+    rows = re.findall(r"^\| ([\w-]+) \| (.+) \| (\d+) \|$", table, re.MULTILINE)
+    assert [(name, number, reason) for name, reason, number in rows] == entries
+    assert len(entries) > 10
+
+
 def test_differences_on_the_page_are_those_that_are_allowed() -> None:
     """By API; what differs, and why, is with the test."""
     table = section("### Where answers differ from a broker's").partition("In what a running broker")[0]
     claimed = set(re.findall(r"^\| (\w+) \| (?!what differs)", table, re.MULTILINE)) - {"API"}
-    allowed = source("tests/net/test_same_answers.py").partition("\nDIFFERENCES = (\n")[2].partition("\n)\n")[0]
-    apis = set(re.findall(r"Difference\(\s*(\w+),", allowed))
+    apis = set()
+    for name in ("known_differences", "test_same_sasl"):
+        allowed = source(f"tests/net/{name}.py").partition("\nDIFFERENCES = (\n")[2].partition("\n)\n")[0]
+        apis |= set(re.findall(r"Difference\(\s*(\w+),", allowed))
     assert claimed == {"all" if api == "None" else "".join(map(str.capitalize, api.split("_"))) for api in apis}
     assert len(claimed) > 10
 
@@ -145,6 +159,22 @@ def test_sources_of_mirrors_on_the_page_are_those_that_are_run() -> None:
     for label, text in run.items():
         versions = set(re.findall(r'"(\d\.\d\.\d)"', text))
         assert versions == {version for version, labels in claimed.items() if label in labels}, label
+
+
+def test_brokers_that_get_rescued_records_are_those_that_are_run() -> None:
+    rows = re.findall(r"^\| ([\d.]+) \(\w+\) \| (.*) \|$", section("## Rescued records, served by Kafka"), re.MULTILINE)
+    claimed: dict[str, set[str]] = {}
+    for version, cells in rows:
+        for label in re.findall(LABEL, " ".join(CLAIM.findall(cells))):
+            claimed.setdefault(label, set()).add(version)
+    clusters = re.search(r"^KRAFT = \((.*)\)$", source("tests/broker/conftest.py"), re.MULTILINE)
+    kills = re.search(r"^KILLS = (.*)$", source("tests/broker/test_killed_transactions.py"), re.MULTILINE)
+    assert clusters is not None
+    assert kills is not None
+    stopped = source("tests/broker/test_restored_stopped.py").partition("\n    cases(\n")[2].partition("ids=")[0]
+    run = {"E1": clusters[1], "E2": stopped, "E6": kills[1]}
+    for label, text in run.items():
+        assert claimed[label] == set(re.findall(r'"(\d\.\d\.\d)', text)), label
 
 
 @pytest.mark.parametrize(

@@ -257,3 +257,42 @@ def test_a_stale_replica_beside_a_damaged_newest_one_decides_nothing(tmp_path: P
         done = offsetlog(*words)
         assert done.returncode == 2
         assert "cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "client", "said"),
+    [("Ongoing", None, "unknown"), ("PrepareAbort", None, "unknown"), ("Ongoing", 2, "unknown"), ("PrepareAbort", 2, "aborting")],
+)
+def test_the_marker_may_be_in_the_end_that_is_lost(
+    place: Path, state: str, client: int | None, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first transaction was committed and read, and the record is of a second one. A power cut took all from the marker on."""
+    with Log.open(place / "top-0", "a", clock=lambda: NOW) as log:
+        log.append_marker(PRODUCER, 0, commit=True, timestamp=NOW)
+        log.append_batches(transactional(PRODUCER, 3))
+        end = log.log_end_offset
+    raised = state != "Ongoing" and client is not None
+    decide(place, state, started=NOW + SECOND, client=client, epoch=1 if raised else 0)
+    path = place / "top-0" / f"{0:020}.log"
+    (marker,) = [each for each in frames(path) if each.base_offset == 3]
+    with path.open("r+b") as file:
+        file.truncate(marker.position)
+    (place / "top-0" / ".offsetlog.state").unlink(missing_ok=True)
+    (place / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    (place / "recovery-point-offset-checkpoint").write_text("0\n1\ntop 0 0\n", encoding="utf-8")
+    (place / "replication-offset-checkpoint").write_text(f"0\n1\ntop 0 {end}\n", encoding="utf-8")
+    lost = f"top-0: it ends at offset 3, and the high watermark of its log dir is {end}"
+    assert standing(place) == said
+    how = ("--abort",) if said == "unknown" else ()
+    assert ended(place, *how) == (said == "aborting")
+    if said == "unknown":
+        before = tree(place)
+        refused = offsetlog("end-transaction", "top-0", PRODUCER, place, "--abort")
+        assert refused.returncode == 2
+        assert lost in refused.stderr
+        assert "the marker of this transaction may be among them" in refused.stderr
+        assert tree(place) == before
+    done = end_transaction(place, "top", 0, PRODUCER, commit=False, without_state=True)
+    assert not done.committed
+    assert done.marker_offset == 3
+    assert any(lost in each.message for each in caplog.records)

@@ -16,7 +16,7 @@ from held_records import DAY, NOW, PRODUCER, STATES, decide, lines, made, offset
 from test_transactions import DUMP
 from writing import tree
 
-from offsetlog import ConfigError, Log, LogDir, UnreadPartitionsError, end_transaction
+from offsetlog import ConfigError, Log, LogDir, LogDirError, UnreadPartitionsError, end_transaction
 
 pytestmark = pytest.mark.slow
 
@@ -383,7 +383,8 @@ def test_python_has_what_the_command_prints(place: Path) -> None:
         (found,) = logs.producers(open_only=True)
         (line,) = lines("producers", place, "--open")
         assert found._asdict() == {name: line[name] for name in found._fields}
-        assert logs.producers(topics="none") == []
+        with pytest.raises(LogDirError, match="there is no topic 'none'"):
+            logs.producers(topics="none")
         (answer,) = (each for each in logs.why(topics=["top"], now=NOW) if each.question == "read_committed")
         (printed,) = (each for each in lines("why", place, "-t", "top", "--now", NOW) if each["question"] == "read_committed")
         assert answer.producer == found
@@ -453,3 +454,38 @@ def test_progress_is_told_by_partition(verb: str) -> None:
         with pytest.raises(TypeError):
             getattr(log_dir, verb)(progress=7)
         assert getattr(log_dir, verb)() == answers
+
+
+@pytest.mark.parametrize("verb", ["producers", "why"])
+def test_a_topic_that_is_nowhere_is_an_error(verb: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing found reads as nothing held. One that the cluster has elsewhere is no mistake."""
+
+    def ask(log_dir: LogDir, **named: Any) -> list[Any]:  # noqa: ANN401  # of either verb
+        answers: list[Any] = getattr(log_dir, verb)(**named)
+        return answers
+
+    with LogDir.open([*CLEAN_LOG_DIRS, METADATA]) as whole:
+        expected = ask(whole, topics="g-txn")
+        assert {answer.topic for answer in expected} == {"g-txn"}
+        for names in ("g-tnx", ["g-tnx"], ["g-txn", "g-tnx"]):
+            with pytest.raises(LogDirError, match=r"^there is no topic 'g-tnx'; did you mean 'g-txn'") as caught:
+                ask(whole, topics=names)
+            assert caught.value.path == str(CLEAN_LOG_DIRS[0])
+        assert ask(whole, topics=["g-txn", "g-txn"]) == expected
+    alone = tmp_path / "alone"
+    with LogDir.open(alone, "a") as made_here:
+        made_here.create_topic("other")
+        caplog.clear()
+        with pytest.raises(LogDirError, match="there is no topic 'g-txn'"):
+            ask(made_here, topics="g-txn")
+    with LogDir.open([alone, METADATA]) as elsewhere:
+        assert ask(elsewhere, topics="g-txn") == []
+        assert "no partition of topic 'g-txn' is here" in caplog.text
+        with pytest.raises(LogDirError, match="there is no topic 'nope'"):
+            ask(elsewhere, topics="nope")
+    if verb == "why":
+        with LogDir.open(alone) as reader:
+            assert ask(reader, topics="g-txn", metadata=METADATA) == []
+            for where in (METADATA, CLEAN_LOG_DIRS[0], tmp_path / "missing"):
+                with pytest.raises((LogDirError, OSError)):
+                    ask(reader, topics="nope", metadata=where)

@@ -16,7 +16,21 @@ from test_no_trace import traces
 from test_on_corrupt import PARTITIONS as TORN
 from test_transactions import dumped
 
-from offsetlog import Log, LogDir, OffsetLogError, Server, adopt, convert, end_transaction, identity, recover, restore, salvage
+from offsetlog import (
+    Log,
+    LogDir,
+    OffsetLogError,
+    Server,
+    adopt,
+    convert,
+    end_transaction,
+    identity,
+    metadata_as_commands,
+    metadata_as_yaml,
+    recover,
+    restore,
+    salvage,
+)
 from offsetlog._offsetlog import run_cli
 
 OTHER_ID = "AAECAwQFBgcICQoLDA0ODw"
@@ -52,19 +66,22 @@ def split(directory: Path) -> None:
 
 def kept(golden: Golden, into: Path, *, in_two: bool = False) -> Kept:
     """The last segment, which recovery kept because a batch of the first one is damaged; nothing in it is."""
-    directory = golden.copy(into)
+    path = cut_off(golden.copy(into), in_two=in_two)[-1]
+    begin = next(frames(path)).base_offset or 0
+    return Kept(path, golden, tuple(seen for seen in golden.rows if seen.offset >= begin))
+
+
+def cut_off(directory: Path, *, in_two: bool) -> list[Path]:
+    """What recovery keeps of a log whose first batch is damaged: the rest of its segment, which begins with that, and the others."""
     if in_two:
         split(directory)
     first = logs(directory)[0]
     data = bytearray(first.read_bytes())
     data[next(frames(first)).size_bytes - 1] ^= 0xFF
     first.write_bytes(data)
-    cut = recover(directory).cut[-1]
-    assert cut.kept is not None
-    path = Path(cut.kept)
-    assert path.parent.name == "offsetlog-cut"
-    begin = next(frames(path)).base_offset or 0
-    return Kept(path, golden, tuple(seen for seen in golden.rows if seen.offset >= begin))
+    paths = [Path(cut.kept) for cut in recover(directory).cut if cut.kept is not None]
+    assert {path.parent.name for path in paths} == {"offsetlog-cut"}
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -253,10 +270,13 @@ def test_convert(plain: Kept, shell: Shell, tmp_path: Path) -> None:
             assert list(map(row, log.scan())) == [as_current(seen, 0) for seen in plain.rows]
 
 
+INSTEAD = "a file that was set aside from g-torn-none-0; give a folder: `offsetlog salvage FILE --into DIR` makes a log"
 # Others take directories: a file is refused, and nothing is made.
 REFUSALS: dict[str, tuple[tuple[str, ...], Callable[[Path, Path], object], str]] = {
-    "restore": (("restore", "{file}", "--into", "{into}"), restore, "Not a directory"),
-    "metadata": (("metadata", "--directories", "{file}"), lambda file, _: identity(file), "Not a directory"),
+    "restore": (("restore", "{file}", "--into", "{into}"), restore, INSTEAD),
+    "metadata": (("metadata", "--directories", "{file}"), lambda file, _: identity(file), INSTEAD),
+    "metadata_as_commands": (("metadata", "--as-commands", "{file}"), lambda file, _: metadata_as_commands(file), INSTEAD),
+    "metadata_as_yaml": (("metadata", "--as-yaml", "{file}"), lambda file, _: metadata_as_yaml(file), INSTEAD),
     "adopt": (
         ("adopt", "{file}", "--topic-id", OTHER_ID, "--dry-run"),
         lambda file, _: adopt(file, topic_id=OTHER_ID, dry_run=True),

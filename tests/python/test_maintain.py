@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import struct
 from pathlib import Path
 
@@ -229,11 +230,51 @@ def test_damage_stops_a_compaction_and_not_retention(tmp_path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-        for dry_run in (True, False):
-            with pytest.raises(CorruptionError, match=path.name):
-                log.maintain(dry_run=dry_run)
+        with pytest.raises(CorruptionError, match=path.name) as raised:
+            log.maintain(dry_run=True)
+        assert not hasattr(raised.value, "__notes__")
+        with pytest.raises(CorruptionError, match=path.name) as raised:
+            log.maintain()
         assert log.segments[0].base_offset > first
+        # The report is lost with the exception, so this tells what is gone.
+        (note,) = raised.value.__notes__
+        assert note.startswith(f"done before that: offsets 0 to {first - 1} removed (")
         assert not list((tmp_path / "t-0").glob("*.deleted"))
+
+
+def test_ctrl_c_tells_what_was_done_by_then(tmp_path: Path) -> None:
+    """The note names the partitions that have lost something, and no others."""
+    topics = [f"t{number:02}" for number in range(60)]
+    settings = SMALL | {"retention.ms": 1000, "file.delete.delay.ms": 0}
+    with LogDir.open(tmp_path, "a", clock=lambda: NOW) as log_dir:
+        for topic in topics:
+            log_dir.create_topic(topic, config=settings)
+            for number in range(12):
+                log_dir.append(topic, b"%d" % number, key=b"key", timestamp=NOW - DAY + number)
+    first = [tmp_path / f"{topic}-0" / f"{0:020}.log" for topic in topics]
+
+    def stop(*_: object) -> None:
+        if not first[0].exists():
+            raise KeyboardInterrupt
+
+    with LogDir.open(tmp_path, "a", clock=lambda: NOW) as log_dir:
+        before = signal.signal(signal.SIGALRM, stop)
+        signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+        try:
+            with pytest.raises(KeyboardInterrupt) as raised:
+                log_dir.maintain()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        (note,) = raised.value.__notes__
+        gone = [path.parent.name for path in first if not path.exists()]
+        assert 0 < len(gone) < len(topics)
+        told = note.removeprefix("done before that: ").split("; ")
+        assert [words.split(": ")[0] for words in told] == gone
+        assert all(": offsets 0 to " in words and " removed (" in words for words in told), note
+        report = log_dir.maintain()
+        left = {path.parent.name for path in first} - set(gone)
+        assert {f"{topic}-{number}" for topic, number in report.partitions} >= left
 
 
 def test_damage_stops_a_compaction_and_stays(tmp_path: Path) -> None:

@@ -81,7 +81,14 @@ def expect_copies(kafka: Server, source: Source, into: Path) -> None:
         assert (len(ours), same) == (len(theirs), len(theirs)), f"partition {number}"
 
 
-@pytest.mark.parametrize(("kills", "seed"), [pytest.param(20, 1, id="some"), pytest.param(200, 2, id="many", marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    ("kills", "seed"),
+    [
+        pytest.param(20, 1, id="some"),
+        pytest.param(50, 2, id="more", marks=pytest.mark.proof),
+        pytest.param(200, 2, id="many", marks=[pytest.mark.proof, pytest.mark.newest]),
+    ],
+)
 def test_killed_at_random_moments(kills: int, seed: int, tmp_path: Path) -> None:
     seed = int(os.environ.get("OFFSETLOG_SEED", seed))
     # More of them in each round of a soak.

@@ -159,7 +159,9 @@ def test_nothing_is_restored_over_it(log_dir: Path, tmp_path_factory: pytest.Tem
     before = [seen(log_dir / name) for name in ("t-1", "u-0")]
     for _ in range(2):
         (found,) = restore([source], log_dir).partitions
-        assert (found.state, found.topic) == ("failed", "u")
+        # A link is refused by the plan, another file by the work.
+        assert found.state in {"refused", "failed"}
+        assert found.topic == "u"
         assert found.reason is not None
         assert "u-0" in found.reason
     assert [seen(log_dir / name) for name in ("t-1", "u-0")] == before

@@ -108,7 +108,7 @@ def sent(golden: Golden) -> int:
 
 def test_restore_into_a_new_cluster(bare: Bare, tmp_path: Path) -> None:
     into = formatted(tmp_path / "new")
-    *found, report = bare.lines("restore", *DISKS, "--into", into, "--new-cluster")
+    _, *found, report = bare.lines("restore", *DISKS, "--into", into, "--new-cluster")
     assert {f"{each['topic']}-{each['partition']}": each["state"] for each in found} == {
         golden.name: "restored" for golden in CLEAN_PARTITIONS
     }
@@ -118,7 +118,7 @@ def test_restore_into_a_new_cluster(bare: Bare, tmp_path: Path) -> None:
 
 
 def test_restore_without_metadata(bare: Bare, tmp_path: Path) -> None:
-    *found, report = bare.lines("restore", *CLEAN_LOG_DIRS, "--into", tmp_path / "new")
+    _, *found, report = bare.lines("restore", *CLEAN_LOG_DIRS, "--into", tmp_path / "new")
     assert {f"{each['topic']}-{each['partition']}": each["records"] for each in found} == {
         golden.name: sent(golden) for golden in CLEAN_PARTITIONS
     }

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 
-from offsetlog import LogDir, end_transaction, identity, metadata_as_commands, metadata_as_yaml, recover, verify
+from offsetlog import (
+    LogDir,
+    end_transaction,
+    identity,
+    metadata_as_commands,
+    metadata_as_yaml,
+    recover,
+    verify,
+    zookeeper_node,
+)
 
 INTERNAL = ("__consumer_offsets", "__share_group_state")
 FOLDERS = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
@@ -21,12 +30,16 @@ READING: dict[str, Callable[..., Any]] = {
     "groups_reset_csv": LogDir.groups_reset_csv,
     "why": LogDir.why,
     "producers": LogDir.producers,
+    "transactions": LogDir.transactions,
+    "strays": LogDir.strays,
 }
 LISTING: dict[str, Callable[..., Any]] = {
     "identity": identity,
     "as_commands": metadata_as_commands,
     "as_yaml": metadata_as_yaml,
 }
+ZOOKEEPER = DATA / "zookeeper" / "3.8.4"
+NODE = "/brokers/topics/first"
 
 
 def internal_and_read() -> tuple[list[str], list[str]]:
@@ -77,6 +90,82 @@ def test_directories_are_told_one_by_one(verb: str) -> None:
     assert [total for _, total, _ in steps] == [*totals, len(names)]
 
 
+def test_transactional_ids_are_read_from_their_topic_alone() -> None:
+    steps: list[tuple[int, int, str]] = []
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        names = [f"{topic}-{number}" for topic, number in log_dir.partitions() if topic == "__transaction_state"]
+        assert log_dir.transactions(progress=lambda *step: steps.append(step)) == log_dir.transactions()
+    total = len(names)
+    assert total > 1
+    assert steps == [*((done, total, name) for done, name in enumerate(names)), (total, total, names[-1])]
+
+
+def test_a_metadata_log_is_a_step_and_so_is_its_snapshot(tmp_path: Path) -> None:
+    golden = CLEAN / "metadata-dir"
+    log = str((golden / "__cluster_metadata-0").absolute())
+    steps: list[tuple[int, int, str]] = []
+    with LogDir.open(golden) as log_dir:
+        assert log_dir.metadata(progress=lambda *step: steps.append(step)) == log_dir.metadata()
+    assert steps == [(0, 1, log), (1, 1, log)]
+    formatted = Path(shutil.copytree(DATA / "kafka-3.9.2-formatted" / "standalone", tmp_path / "formatted"))
+    (snapshot,) = (formatted / "__cluster_metadata-0").glob("*.checkpoint")
+    steps.clear()
+    with LogDir.open(formatted) as log_dir:
+        assert log_dir.metadata(progress=lambda *step: steps.append(step)) == log_dir.metadata()
+    assert steps[0] == (0, 1, str(snapshot))
+
+
+def test_each_file_of_zookeepers_is_a_step() -> None:
+    """The newest snapshot, and behind it the transactions in the only log."""
+    snapshot, log = (str((ZOOKEEPER / "version-2" / name).absolute()) for name in ("snapshot.40", "log.1"))
+    expected = [(0, 1, snapshot), (1, 2, log), (2, 2, log)]
+    steps: list[tuple[int, int, str]] = []
+    assert zookeeper_node(ZOOKEEPER, NODE, progress=lambda *step: steps.append(step)) == zookeeper_node(ZOOKEEPER, NODE)
+    assert steps == expected
+    steps.clear()
+    with LogDir.open(ZOOKEEPER) as log_dir:
+        assert log_dir.metadata(progress=lambda *step: steps.append(step)) == log_dir.metadata()
+    assert steps == expected
+
+
+def test_strays_tell_of_the_metadata_and_of_each_directory() -> None:
+    steps: list[tuple[int, int, str]] = []
+    with LogDir.open(FOLDERS) as log_dir:
+        assert log_dir.strays(progress=lambda *step: steps.append(step)) == log_dir.strays()
+    log = str((CLEAN / "metadata-dir" / "__cluster_metadata-0").absolute())
+    directories = [each for folder in CLEAN_LOG_DIRS for each in folder.iterdir() if each.is_dir()]
+    names = [name for _, _, name in steps]
+    assert names[0] == log
+    assert sorted(names[1:-1]) == sorted(str(each.absolute()) for each in directories)
+    assert names[-1] == names[-2]
+    total = 1 + len(directories)
+    assert [step[:2] for step in steps] == [(0, 1), *((done, total) for done in range(1, total + 1))]
+
+
+@pytest.mark.parametrize("verb", ["metadata", "zookeeper_node"])
+def test_what_it_raises_ends_the_reading_of_files(verb: str) -> None:
+    """Without a second try, as is due to files that change meanwhile."""
+    calls: list[str] = []
+
+    def refuse(done: int, _: int, name: str) -> None:
+        calls.append(name)
+        if done == 1:
+            raise KeyError(name)
+
+    def run(progress: Any) -> object:  # noqa: ANN401  # a wrong one too
+        if verb == "zookeeper_node":
+            return zookeeper_node(ZOOKEEPER, NODE, progress=progress)
+        with LogDir.open(ZOOKEEPER) as log_dir:
+            return log_dir.metadata(progress=progress)
+
+    with pytest.raises(KeyError) as raised:
+        run(refuse)
+    assert raised.value.args == (calls[1],)
+    assert len(calls) == 2
+    with pytest.raises(TypeError, match="progress must be callable, found int"):
+        run(7)
+
+
 def test_nothing_is_told_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\ncluster.id=b2Zmc2V0bG9nLXRlc3RzLWM\nnode.id=1\n", encoding="utf-8")
 
@@ -100,7 +189,7 @@ def test_what_it_raises_ends_the_work(verb: str) -> None:
     def run(**options: object) -> object:
         if verb in LISTING:
             return LISTING[verb](*FOLDERS, **options)
-        with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        with LogDir.open(FOLDERS) as log_dir:
             return READING[verb](log_dir, **options)
 
     with pytest.raises(KeyError) as raised:

@@ -13,7 +13,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from golden import CLEAN, CLEAN_LOG_DIRS
+from golden import CLEAN, CLEAN_LOG_DIRS, DATA
 from writing import environment
 
 from offsetlog import Log
@@ -28,7 +28,11 @@ WORKS: dict[str, tuple[tuple[object, ...], str]] = {
     "groups": (CLEAN_LOG_DIRS, "__consumer_offsets-0"),
     "why": (("old",), "orders-0"),
     "producers": (CLEAN_LOG_DIRS, "__consumer_offsets-0"),
-    "metadata": (("--directories", "old"), "orders-0"),
+    "transactions": (CLEAN_LOG_DIRS, "__transaction_state-"),
+    "metadata --directories": (("old",), "orders-0"),
+    "metadata": ((CLEAN / "metadata-dir",), "__cluster_metadata-0"),
+    "metadata --configs": ((CLEAN / "metadata-dir",), "__cluster_metadata-0"),
+    "metadata --get": (("/brokers/topics/first", DATA / "zookeeper" / "3.8.4"), "snapshot.40"),
     # It counts bytes and names nothing.
     "verify": (("old",), ""),
     "recover": (("old/orders-0", "--dry-run"), "orders-0"),
@@ -67,11 +71,11 @@ def test_it_is_drawn_on_a_terminal(verb: str, tmp_path: Path) -> None:
     shutil.copy(CLEAN_LOG_DIRS[0] / "meta.properties", tmp_path / "log-dir")
     (tmp_path / "log-dir" / "g-plain-0" / "partition.metadata").unlink()
     arguments, name = WORKS[verb]
-    text = drawn(tmp_path, verb, *arguments)
+    text = drawn(tmp_path, *verb.split(), *arguments)
     assert "%" in text
     assert name in text
     # How long it takes is told from the first step on, at the speed that was measured.
     first = text.index("%")
     assert " left" not in text[:first]
     assert " left" in text[first:]
-    assert "%" not in drawn(tmp_path, verb, *("elsewhere" if word == "new" else word for word in arguments), "-q")
+    assert "%" not in drawn(tmp_path, *verb.split(), *("elsewhere" if word == "new" else word for word in arguments), "-q")

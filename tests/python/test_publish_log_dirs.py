@@ -143,12 +143,16 @@ def test_a_stream_waits_for_a_log_dir_between_its_micro_batches(tmp_path: Path, 
     second.rename(tmp_path / "aside")
     if how == "empty":
         second.mkdir()
-    for job in ("stream", "nameless"):
-        with pytest.raises(OSError, match="Mount it, or have a link") as refused:
-            run(Named(first, second), job, batch=8)  # type: ignore[arg-type]  # its text is the path
-        assert (refused.value.errno, refused.value.filename) == (errno.ENODEV, str(second))
-        assert "--unfinished" not in str(refused.value)
-        assert not list(tmp_path.glob("[fs]*/t-?"))
+    with pytest.raises(OSError, match="Mount it, or have a link") as refused:
+        run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # its text is the path
+    assert (refused.value.errno, refused.value.filename) == (errno.ENODEV, str(second))
+    assert "--unfinished" not in str(refused.value)
+    # Another job is refused whatever its topic is, and one that names the other log dir only for this topic.
+    with pytest.raises(LogDirError, match="is the disk of this one mounted"):
+        run(Named(first, second), "nameless", batch=8)  # type: ignore[arg-type]  # as above
+    with pytest.raises(OSError, match="Mount it, or have a link"):
+        run(first, "nameless", batch=8)
+    assert not list(tmp_path.glob("[fs]*/t-?"))
     shutil.rmtree(second, ignore_errors=True)
     (tmp_path / "aside").rename(second)
     run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
@@ -194,6 +198,9 @@ def test_a_stream_whose_log_dir_is_gone_for_good_goes_on_when_its_note_is_forgot
     with pytest.raises(OSError, match="forget 'query q', with the first log dir"):
         run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
     forget_commit(first, "query q")
+    with pytest.raises(LogDirError, match="open it alone for appending first"):
+        run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
+    LogDir.open(second, "a").close()
     run(Named(first, second), "stream", batch=8)  # type: ignore[arg-type]  # as above
     assert sorted(found(first) + found(second)) == EXPECTED
 
@@ -243,7 +250,7 @@ def test_a_stream_that_its_tasks_name_waits_for_the_log_dir_of_its_last_partitio
     away.rename(places.aside)
     away.mkdir()
     rows = [(key, value, partition % 2) for key, value, partition in ROWS]
-    with pytest.raises(OSError, match="Mount it, or have a link"):
+    with pytest.raises(LogDirError, match="is the disk of this one mounted"):
         told_stream(stays, away, batch=8, rows=rows)
     shutil.rmtree(away)
     places.aside.rename(away)
@@ -326,7 +333,7 @@ def test_a_stream_that_is_refused_leaves_what_its_commit_still_needs(tmp_path: P
     else:
         first.rename(tmp_path / "aside")
         first.mkdir()
-        with pytest.raises(OSError, match="Mount it, or name it first"):
+        with pytest.raises(LogDirError, match="is the disk of this one mounted"):
             told_stream(first, second, batch=7)
         shutil.rmtree(first)
         (tmp_path / "aside").rename(first)

@@ -18,6 +18,7 @@ from test_publish_failures import EXPECTED, ROWS, found, left, run
 from offsetlog import Log, LogDir, WritableLogDir, commits
 from offsetlog._commit import moving, notes, publishing
 from offsetlog._commit.moving import Superseded
+from offsetlog._commit.repeated import Fate
 from offsetlog.errors import ClusterError, ConfigError, LogDirError, LogLockedError, MetadataFileError
 from offsetlog.spark import sink
 from offsetlog.spark.sink_options import sink_settings_from
@@ -360,12 +361,14 @@ def test_of_two_drivers_of_one_name_the_second_finishes_what_the_first_began(tmp
     assert not left(place)
 
 
-def test_a_driver_of_one_name_with_other_data_that_comes_second_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["named", "stream"])
+def test_a_driver_of_one_name_with_other_data_that_comes_second_is_refused(tmp_path: Path, kind: str) -> None:
     place = tmp_path / "logs"
-    first = lambda: run(place, "named", rows=ROWS[:3])  # noqa: E731  # a line
+    first = lambda: run(place, kind, rows=ROWS[:3])  # noqa: E731  # a line
     with pytest.MonkeyPatch.context() as patched, before_lock(patched, first), pytest.raises(ConfigError, match="other data"):
-        run(place, "named")
+        run(place, kind)
     assert len(found(place)) == 3
+    assert not left(place)
 
 
 @pytest.mark.parametrize("at", [None, 1_700_000_000_000], ids=["other times", "the same bytes"])
@@ -450,7 +453,7 @@ def test_what_another_process_renamed_stays_while_its_job_is_told_that_it_failed
         if is_renamed and not renamed:
             renamed.append(True)
             fate = publishing._fate(str(place), note, is_noted=True, has_begun=False)  # noqa: SLF001  # as the driver asks
-            assert fate is publishing.Fate.UNFINISHED
+            assert fate is Fate.UNFINISHED
         return is_renamed
 
     with pytest.MonkeyPatch.context() as patched:

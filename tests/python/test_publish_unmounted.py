@@ -21,7 +21,7 @@ from offsetlog._commit import notes
 from offsetlog._commit.places import metadata_among
 from offsetlog._commit.publishing import commit
 from offsetlog._commit.staging import STAGING, Stage, Staged
-from offsetlog.errors import ConfigError
+from offsetlog.errors import ConfigError, LogDirError
 from offsetlog.spark.write import _published_even_so
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -42,6 +42,12 @@ class Places:
 
     def run(self, kind: str, **given: object) -> None:
         run(self, kind, **given)  # type: ignore[arg-type]  # its text is the path
+
+    def run_here(self, rows: list[tuple[str, str, int]]) -> None:
+        """Another job, which names only the log dir that is there. One that names both is refused: keys would go to other partitions."""
+        with pytest.raises(LogDirError, match="is the disk of this one mounted"):
+            self.run("nameless", topic="here", rows=rows)
+        run(self.first, "nameless", topic="here", rows=rows)
 
     def unmount(self, how: str) -> None:
         self.second.rename(self.aside)
@@ -166,7 +172,10 @@ def test_it_waits_until_it_is_mounted(tmp_path: Path, kind: str, how: str) -> No
             name: text for name, text in before.items() if "staging" not in name
         }
         # Another topic is nobody's business.
-        places.run("nameless", topic="here", rows=ROWS[:3])
+        if how == "made anew":
+            places.run("nameless", topic="here", rows=ROWS[:3])
+        else:
+            places.run_here(ROWS[:3])
         assert len(found(places.first, "here")) == 3
         places.mount()
         places.run(kind)
@@ -198,7 +207,7 @@ def test_a_nameless_job_is_left_until_it_is_mounted(tmp_path: Path, caplog: pyte
     (note,) = commits(places.first)
     places.unmount("empty")
     with caplog.at_level(logging.WARNING, "offsetlog"):
-        places.run("nameless", topic="here", rows=ROWS[:3])
+        places.run_here(ROWS[:3])
     assert "cannot be finished now" in caplog.text
     assert commits(places.first) == [note]
     places.mount()
@@ -216,6 +225,9 @@ def test_a_log_dir_that_is_gone_for_good(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="forget 'job day-1' --unfinished"):
         places.run("named")
     forget_commit(places.first, "day-1", unfinished=True)
+    with pytest.raises(LogDirError, match="open it alone for appending first"):
+        places.run("named")
+    LogDir.open(places.second, "a").close()
     places.run("named")
     assert places.found() == EXPECTED
 
@@ -299,7 +311,7 @@ def test_nothing_more_is_published_while_a_part_is_not_mounted(tmp_path: Path, h
     for at, places, _ in half_way(tmp_path, "named", spread=True):
         places.unmount(how)
         before = files(places.first)
-        places.run("nameless", topic="here", rows=ROWS[:3])
+        places.run_here(ROWS[:3])
         after = files(places.first)
         assert {name: text for name, text in after.items() if not name.startswith("here-")} == {
             name: text for name, text in before.items() if not name.startswith("here-")
@@ -318,8 +330,10 @@ def test_no_other_job_makes_the_topic_anew(tmp_path: Path, how: str) -> None:
     with suppress(Died), failing(4, Died()):
         places.run("named")
     places.unmount(how)
-    with pytest.raises(OSError, match="Mount it, or have a link"):
+    with pytest.raises(LogDirError, match="is the disk of this one mounted"):
         places.run("nameless")
+    with pytest.raises(OSError, match="Mount it, or have a link"):
+        run(places.first, "nameless")
     assert not list(tmp_path.glob("first/t-*"))
     places.mount()
     places.run("named")

@@ -155,6 +155,9 @@ def test_what_was_kept_can_be_read_as_a_log(tmp_path: Path) -> None:
     path, _, _ = damaged(tmp_path / "orders-0", 1, segments=5)
     report = recover(path)
     assert [(cut.records, cut.offsets) for cut in report.cut[1:]] == [(2, (4, 5)), (2, (6, 7)), (2, (8, 9))]
+    assert (report.records_cut, report.offsets_cut) == (6, (4, 9))
+    sound = recover(path)
+    assert (sound.records_cut, sound.offsets_cut) == (0, None)
     rescued = tmp_path / "rescued-0"
     rescued.mkdir()
     for cut in report.cut[1:]:

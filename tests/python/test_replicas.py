@@ -125,6 +125,8 @@ def test_refresh_chooses_again_where_a_replica_has_changed(log_dirs: list[Path])
         segment(log_dirs[1] / "orders-0", 0, *every[:1])
         log_dir.refresh()
         assert {record.value for record in log_dir.scan()} == {b"stays"}
+        # A log dir, though without partitions.
+        (log_dirs[0] / ".lock").touch()
         shutil.rmtree(log_dirs[0] / "orders-0")
         log_dir.refresh()
         assert log_dir.end_offsets() == {end: 2}

@@ -115,7 +115,8 @@ def test_restore(source: Source, shell: Shell, tmp_path: Path) -> None:
         report = restore(source.dirs, tmp_path / "again", dry_run=True)
     assert (plan.code, done.code) == (0, 3 if damaged(source) else 0), done.err
     *planned, _ = plan.lines
-    *lines, whole = done.lines
+    first, *lines, whole = done.lines
+    assert first["plan"]["partitions"] == planned
     assert (whole["target"], whole["missing"], whole["left_out"]) == ("folder", [], [])
     by_name = {name_of(line): line for line in lines}
     assert sorted(by_name) == sorted(map(name_of, planned)) == sorted(source.names)

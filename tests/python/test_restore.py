@@ -331,9 +331,14 @@ def test_the_second_folder_of_a_restore_that_ended_at_the_first(tmp_path: Path) 
     assert states_of(restore(CLEAN_LOG_DIRS, places, topics=["g-epochs"])) == {"there"}
     assert sorted(path.name for place in places for path in place.glob("g-*")) == ["g-epochs-0", "g-epochs-1"]
     log_dir, metadata = stopped(tmp_path)
-    with pytest.raises(LogDirError, match=r"only one has a meta\.properties"):
+    with pytest.raises(LogDirError, match="is a log dir in use"):
         restore(SOURCES, [log_dir, tmp_path / "three"], topics=["g-epochs"], metadata=metadata)
     assert not (tmp_path / "three").exists()
+    (tmp_path / "three").mkdir()
+    (tmp_path / "three" / ".lock").touch()
+    with pytest.raises(LogDirError, match=r"only one has a meta\.properties"):
+        restore(SOURCES, [log_dir, tmp_path / "three"], topics=["g-epochs"], metadata=metadata)
+    assert [path.name for path in (tmp_path / "three").iterdir()] == [".lock"]
 
 
 def test_a_running_broker_is_not_restored_into(tmp_path: Path) -> None:
@@ -418,8 +423,9 @@ def test_the_command(tmp_path: Path) -> None:
     offsets = tmp_path / "offsets.csv"
     offsets.write_text('g-plain,0,10\n"g-plain","1",20\n')
     done = shell(*SOURCES, "--into", tmp_path / "a", "-t", "g-plain", "--offsets", offsets, "--json")
-    *lines, whole = map(json.loads, done.stdout.splitlines())
+    plan, *lines, whole = map(json.loads, done.stdout.splitlines())
     assert done.returncode == 0
+    assert len(plan["plan"]["partitions"]) == len(lines)
     assert [(line["topic"], line["partition"], line["state"], line["log_end_offset"]) for line in lines] == [
         ("g-plain", 0, "restored", 10),
         ("g-plain", 1, "restored", 20),
@@ -461,7 +467,7 @@ def test_what_one_disk_has_lost_comes_from_another(tmp_path: Path) -> None:
     alone = restore(tmp_path / "one", tmp_path / "c")
     assert alone.has_losses
     done = shell(tmp_path / "one", tmp_path / "two", "--into", tmp_path / "d", "--json")
-    (line, _) = map(json.loads, done.stdout.splitlines())
+    (_, line, _) = map(json.loads, done.stdout.splitlines())
     assert [(taken["path"], taken["records"]) for taken in line["taken_back"]] == [(taken.path, taken.records)]
     assert line["left_out"] == []
 

@@ -201,6 +201,28 @@ def test_what_retention_was_kept_from_is_told_again(tmp_path: Path) -> None:
     assert commands(keep_retention=True) == first
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_what_compaction_was_kept_from_is_told_again(policy: str, tmp_path: Path) -> None:
+    """The topic would grow for ever, and nobody would know how to change that."""
+    into = formatted(tmp_path / "new")
+    one, two = disks(tmp_path)
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.cleanup.policy={policy}\n")
+    how: dict[str, Any] = {"topics": "g-epochs", "new_cluster": True, "broker": properties}
+
+    def commands(**more: Any) -> list[str]:  # noqa: ANN401  # options
+        report = restore([one, two], into, **how, **more)
+        told = [each for each in report.remaining if each.about == "g-epochs"]
+        return [command for each in told for command in each.commands if "cleanup.policy" in command]
+
+    first = commands()
+    assert bool(first) == (policy == "compact")
+    assert settings(into / "bootstrap.checkpoint", "g-epochs").get("cleanup.policy") == (b"delete" if first else None)
+    assert commands() == first
+    assert commands(dry_run=True) == first
+    assert commands(keep_retention=True) == first
+
+
 def test_what_kafka_itself_keeps_for_ever_is_not_to_be_taken_back(tmp_path: Path) -> None:
     """Share groups' state has retention.ms=-1 of its own."""
     into, source = formatted(tmp_path / "new"), tmp_path / "logs"

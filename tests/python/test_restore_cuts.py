@@ -367,6 +367,36 @@ def test_offsets_of_an_earlier_topic_of_the_name_are_not_behind_the_end(tmp_path
             log.append(value, key=key)
     report = restore(source, formatted(tmp_path / "new"), new_cluster=True, dry_run=True)
     assert set(groups_told(report)) == {"of-this", "of-none"}
+    # What was of another topic in the source too is not lost by this.
+    assert not void_told(report)
+
+
+def void_told(report: RestoreReport) -> dict[str, tuple[str, ...]]:
+    return {each.about: each.commands for each in report.remaining if "coordinator passes over them" in each.reason}
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_offsets_that_another_id_of_the_topic_makes_void_are_told(dry_run: bool, tmp_path: Path) -> None:
+    """The cluster's topic of the name was made by hand, with an id of its own."""
+    ids = [bytes(range(16, 32)), bytes(range(32, 48))]
+    own, other = (base64.urlsafe_b64encode(each).decode().rstrip("=") for each in ids)
+    with Log.open(tmp_path / "old" / "orders-0", "a", topic_id=own) as log:
+        log.append(b"value", timestamp=T)
+    with Log.open(tmp_path / "old" / "__consumer_offsets-0", "a", config={"cleanup.policy": "compact"}) as log:
+        for group, topic_id in (("of-the-old", ids[0]), ("of-the-new", ids[1]), ("of-none", bytes(16))):
+            key = struct.pack(f">hh{len(group)}sh6si", 1, len(group), group.encode(), 6, b"orders", 0)
+            value = struct.pack(">hqi", 4, 1, 0) + b"\1" + struct.pack(">q", T) + b"\1\0\x10" + topic_id
+            log.append(value, key=key, timestamp=T)
+    into = formatted(tmp_path / "new")
+    (into / "bootstrap.checkpoint").unlink()
+    with Log.open(into / "orders-0", "a", topic_id=other, single_replica=True):
+        pass
+    with Log.open(into / "__consumer_offsets-0", "a", single_replica=True):
+        pass
+    report = restore(tmp_path / "old", into, topics=["orders", "__consumer_offsets"], dry_run=dry_run)
+    assert void_told(report) == {"of-the-old": ("offsetlog groups SOURCE -g of-the-old --reset-csv > offsets.csv",)}
+    (reason,) = [each.reason for each in report.remaining if each.about == "of-the-old" and "passes over" in each.reason]
+    assert "orders-0 at 1" in reason
 
 
 OLD = OLD_LOG_DIRS[0]

@@ -203,3 +203,31 @@ def test_a_log_whose_records_were_deleted_gets_back_what_recovery_cut(tmp_path: 
         log.delete_records_before(log.log_end_offset)
     report = salvage(old, tmp_path / "new/orders-0")
     assert [(taken.first_offset, taken.last_offset) for taken in report.taken_back] == [(91, 99)]
+
+
+def test_recover_keeps_segments_that_a_truncation_removed(tmp_path: Path) -> None:
+    """As they wait for a minute to be deleted. Those before the last segment are of retention or compaction, and go."""
+    folder = tmp_path / "data" / "orders-0"
+    with Log.open(folder, "a") as log:
+        for number in range(9):
+            log.append(b"%d" % number)
+            if number % 3 == 2:
+                log.roll()
+    for base, name in ((0, "deleted"), (6, "deleted"), (9, "")):
+        for file in folder.glob(f"{base:020}.*"):
+            if name:
+                file.rename(file.with_name(f"{file.name}.{name}"))
+            else:
+                file.unlink()
+    (folder / ".offsetlog.state").unlink()
+    kept = folder / "offsetlog-cut" / f"{6:020}.log.0.truncated"
+    words = f"moved to offsetlog-cut/{kept.name}: a truncation removed it"
+    assert [words in text for text in recover(folder, dry_run=True).tidied if "00006.log" in text] == [True]
+    assert not kept.exists()
+    assert [words in text for text in recover(folder).tidied if "00006.log" in text] == [True]
+    assert kept.exists()
+    assert not list(folder.glob("*.deleted"))
+    for include, values in ((False, range(3, 6)), (True, range(3, 9))):
+        salvage(folder, tmp_path / str(include) / "orders-0", include_truncated=include)
+        with Log.open(tmp_path / str(include) / "orders-0") as log:
+            assert [record.value for record in log.scan()] == [b"%d" % number for number in values]

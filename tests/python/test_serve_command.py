@@ -6,13 +6,17 @@ import json
 import re
 import shutil
 import signal
+import socket
 import ssl
 import struct
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
+from urllib.request import urlopen
 
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, Golden, expected_names
@@ -41,8 +45,16 @@ PLACE = TopicPartition("g-plain", 0)
 SECONDS = 300
 
 
+class Listening(Protocol):
+    """What a client needs to know of a server."""
+
+    @property
+    def address(self) -> str:
+        """For `bootstrap.servers`."""
+
+
 @contextmanager
-def consumer(server: ServeProcess, **settings: object) -> Iterator[KafkaConsumer]:
+def consumer(server: Listening, **settings: object) -> Iterator[KafkaConsumer]:
     """A real consumer that commits when it is told to."""
     given = {"enable_auto_commit": False, "auto_offset_reset": "none", "fetch_max_wait_ms": 50, **settings}
     with closing(KafkaConsumer(bootstrap_servers=server.address, **given)) as found:
@@ -365,6 +377,65 @@ def test_it_ends_by_a_signal(with_signal: signal.Signals, code: int, tmp_path: P
     with ServeProcess(tmp_path, CLEAN / "log-dir-1", "-t", "g-idem", json=False) as server:
         assert server.stop(with_signal) == code
         assert server.logged() == ""
+
+
+def big_log_dir(folder: Path) -> int:
+    """A topic of one partition with more than the buffers of two sockets hold, and one without records. The size of the first one's log."""
+    for topic, count in (("big", 80), ("quiet", 0)):
+        with Log.open(folder / f"{topic}-0", "a") as log:
+            for _ in range(count):
+                log.append(bytes(500_000))
+    size = (folder / "big-0" / "00000000000000000000.log").stat().st_size
+    assert size > 40_000_000
+    return size
+
+
+def fetch(topic: str, wait_ms: int) -> bytes:
+    """Fetch 4 of all of a topic with one partition, with its length in front."""
+    body = struct.pack(">iiiib", -1, wait_ms, 1, 1 << 30, 0)
+    body += struct.pack(f">ih{len(topic)}siiqi", 1, len(topic), topic.encode(), 1, 0, 0, 1 << 30)
+    request = struct.pack(">hhih", 1, 4, 7, -1) + body
+    return struct.pack(">i", len(request)) + request
+
+
+def received(client: socket.socket) -> bytes:
+    """All that comes until the server closes the connection."""
+    got = bytearray()
+    with suppress(ConnectionResetError):
+        while part := client.recv(1 << 20):
+            got += part
+    return bytes(got)
+
+
+@pytest.mark.parametrize(("with_signal", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=str)
+def test_a_signal_ends_it_under_load(with_signal: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Long polls end without an answer. What is on its way comes whole to a client that reads; one that does not is closed, and sees it."""
+    log_dir = tmp_path / "log-dir"
+    size = big_log_dir(log_dir)
+    with ServeProcess(tmp_path, log_dir, "--metrics", "127.0.0.1:0") as server:
+        clients = [Wire(server.address).socket for _ in range(6)]
+        polls, reads, stuck = clients[:3], clients[3:5], clients[5]
+        for client in polls:
+            client.sendall(fetch("quiet", 2**31 - 1))
+        for client in [*reads, stuck]:
+            client.sendall(fetch("big", 0))
+        # The length, and then as much as nobody's buffers hold is still to come.
+        lengths = [struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0] for client in [*reads, stuck]]
+        assert min(lengths) > size
+        until = time.monotonic() + SECONDS
+        while b"requests_waiting 3" not in urlopen(f"http://{server.served['metrics']}/metrics").read():
+            assert time.monotonic() < until, "the long polls are not there"
+            time.sleep(0.01)
+        server.process.send_signal(with_signal)
+        with ThreadPoolExecutor() as threads:
+            got = list(threads.map(received, [*polls, *reads]))
+        assert got[:3] == [b""] * 3
+        assert [len(answer) for answer in got[3:]] == lengths[:2]
+        assert server.process.wait(SECONDS) == code
+        # It has read nothing until now: what comes ends before the length that was told, so that no client takes it for an answer.
+        assert len(received(stuck)) < lengths[2]
+        with pytest.raises(ConnectionRefusedError):
+            Wire(server.address)
 
 
 def test_without_paths_and_with_wrong_ones_it_does_not_start(tmp_path: Path) -> None:

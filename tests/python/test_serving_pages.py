@@ -19,7 +19,9 @@ from typing import Self
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, named
 from pages import MODULE, ROOT, Block, blocks, read
-from serve_process import READY, SECONDS
+from serve_process import READY, SECONDS, refused
+from symptom_claims import shown_if_aborted
+from test_serve_command import PLACE, consumer, read as offsets_of
 
 from offsetlog import LogDir, Server
 
@@ -82,7 +84,8 @@ class Reader:
     def __init__(self, folder: Path, kafka: str) -> None:
         self._folder = folder
         self._servers: list[subprocess.Popen[str]] = []
-        self._address = ""
+        self.address = ""
+        """Of the last server at the usual address."""
         self.ran: list[str] = []
         (folder / "users").write_text("reader=a secret\n")
         (folder / "client.properties").write_text("security.protocol=PLAINTEXT\n")
@@ -140,7 +143,7 @@ class Reader:
 
     def _kcat(self, words: list[str]) -> None:
         """It gets every record of the topic. Values may have line ends, so sizes are asked for."""
-        words = [self._address if word == self.here["127.0.0.1:9092"] else word for word in words]
+        words = [self.address if word == self.here["127.0.0.1:9092"] else word for word in words]
         printed = self._run([str(KCAT), *words[1:], "-f", "%S "])
         sizes = [-1 if row.value is None else len(row.value) for golden in PARTITIONS for row in golden.rows]
         assert sorted(map(int, printed.split())) == sorted(sizes)
@@ -157,7 +160,7 @@ class Reader:
         assert any(re.match(rf"{TOPIC} +\d", line) for line in said), said
         (address,) = re.findall(r"^Serving .* at (\S+), as broker", "".join(said), re.MULTILINE)
         if is_usual:
-            self._address = address
+            self.address = address
 
     def _mirror(self, words: list[str]) -> None:
         """It runs until it is interrupted, here when it has all."""
@@ -192,8 +195,9 @@ def is_left_out(line: str) -> bool:
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[str]:
-    """The cluster that is mirrored: two topics, one of them that of the examples."""
-    with Server([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], topics=[TOPIC, "g-plain"]) as server:
+    """The cluster that is mirrored: that of the examples, another one, and one with an open transaction."""
+    topics = [TOPIC, "g-plain", "g-txn", "__transaction_state"]
+    with Server([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], topics=topics) as server:
         yield server.bootstrap_servers
 
 
@@ -215,6 +219,34 @@ def test_every_line_runs(source: str, kafka: str, tmp_path: Path) -> None:
             for golden in PARTITIONS:
                 with log_dir.log(TOPIC, golden.partition) as log:
                     assert log.log_end_offset == golden.end
+
+
+@pytest.mark.slow
+def test_open_transactions_of_a_copy_end_as_the_page_says(kafka: str, tmp_path: Path) -> None:
+    """With its two lines, in a directory that was copied without the coordinator's records. Before them nobody can tell."""
+    (block,) = of_page(section("docs/mirroring.md", "Open transactions"))
+    mirror, serve = block.text.splitlines()
+    without = mirror.removesuffix(" -t __transaction_state")
+    assert without != mirror
+    (golden,) = named("g-txn-0")
+    place = PLACE._replace(topic=golden.topic)
+    with Reader(tmp_path, kafka) as reader:
+        reader.types(without)
+        copy = tmp_path / "copy"
+        assert not list(copy.glob("__transaction_state-*"))
+        words = [reader.here.get(word, word) for word in shlex.split(serve)]
+        assert words[:2] == ["offsetlog", "serve"]
+        assert "no partition of __transaction_state is here" in refused(*words[2:], "--listen", "127.0.0.1:0")
+        reader.types(mirror)
+        for line, end, rows in (
+            ("offsetlog serve /backup/kafka", golden.last_stable_offset, golden.committed),
+            (serve, golden.end, shown_if_aborted(golden)),
+        ):
+            reader.types(line)
+            with consumer(reader, isolation_level="read_committed") as found:
+                assert found.end_offsets([place]) == {place: end}
+                assert offsets_of(found, place, golden.start, end) == [row.offset for row in rows]
+    assert len(shown_if_aborted(golden)) > len(golden.committed)
 
 
 def test_every_source_has_lines_and_nothing_else_is_left_out() -> None:

@@ -1,16 +1,24 @@
-"""A stream is known by the id in its checkpoint; what an older version noted by the checkpoint's location is honoured."""
+"""A stream is known by the id in its checkpoint; what an older version noted by the checkpoint's location is honoured.
+
+Spark repeats the last micro-batch of a checkpoint with the same rows. What comes under a number that is published and is not that is
+refused: it would be dropped.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from test_publish_failures import copied, found
 
-from offsetlog import commits
+from offsetlog import commits, forget_commit
+from offsetlog._commit import notes, publishing
+from offsetlog._commit.repeated import is_done
+from offsetlog._commit.staging import STAGING
 from offsetlog.errors import ConfigError
 from offsetlog.spark import sink
 from offsetlog.spark.sink import StreamWriter, prepare
@@ -97,6 +105,117 @@ def test_streams_of_one_location_are_two(tmp_path: Path) -> None:
     assert len(names(place)) == 2
 
 
+@pytest.mark.parametrize("named", [{}, {"queryId": "mine"}], ids=["by its id", "by an option"])
+@pytest.mark.parametrize(
+    ("values", "more"),
+    [(["A", "B"], {}), (["a"], {}), (["a", "b", "c"], {}), (["a", "b"], {"topic": "u"})],
+    ids=["other values", "fewer", "more", "another topic"],
+)
+def test_another_stream_of_one_name_is_refused(tmp_path: Path, values: list[str], more: dict[str, str], named: dict[str, str]) -> None:
+    """A checkpoint that was copied to begin another stream with it; two streams that were given one name."""
+    place = tmp_path / "logs"
+    query = None if named else ID
+    micro_batch(place, ["a", "b"], 0, query=query, **named)
+    name = named.get("queryId", ID)
+    for _ in range(2):
+        with pytest.raises(
+            ConfigError, match=rf"query {name}: micro-batch 0 was published on 20.* with 2 records of topic 't'"
+        ) as caught:
+            micro_batch(place, values, 0, query=query, **named, **more)
+        assert f"has other data now: {len(values)} record" in str(caught.value)
+        assert "queryId of its own" in str(caught.value)
+        assert f"offsetlog commits --forget '{name}' LOG_DIR" in str(caught.value)
+        assert found(place) == ["a", "b"]
+        assert not list(place.glob(f"*/{STAGING}"))
+    # Both ways that it names work, and the first stream goes on as if nothing had been.
+    micro_batch(place, values, 0, query=None, **{**more, "queryId": "another"})
+    micro_batch(place, ["a", "b"], 0, query=query, **named)
+    micro_batch(place, ["next"], 1, query=query, **named)
+    forget_commit(place, name)
+    micro_batch(place, values, 0, query=query, **named, **more)
+    written = 2 * values if not more else []
+    assert found(place) == sorted(["a", "b", "next", *written])
+    assert not more or found(place, "u") == sorted(2 * values)
+
+
+def test_micro_batches_before_the_last_are_known_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A checkpoint that was set back: Spark plans its micro-batches anew, and they may hold what was published in none."""
+    place = tmp_path / "logs"
+    for number in range(4):
+        micro_batch(place, [f"{number}"], number)
+    caplog.clear()
+    for number in (1, 3, 0, 2):
+        micro_batch(place, [f"{number}"], number)
+    assert [record.levelname for record in caplog.records if "what was staged again is dropped" in record.message] == 4 * ["WARNING"]
+    for values, number in ((["2"], 1), (["1", "2"], 1), (["0", "1", "2", "3"], 0)):
+        with pytest.raises(ConfigError, match=f"micro-batch {number} was published before 20.*, when 3 was, and has other data now"):
+            micro_batch(place, values, number)
+    micro_batch(place, ["4"], 4)
+    assert found(place) == ["0", "1", "2", "3", "4"]
+
+
+def test_what_a_micro_batch_had_is_noted_of_the_last_hundred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is not noted cannot be compared, nor can one that had no rows then."""
+    assert notes.KEPT == 100
+    monkeypatch.setattr(publishing, "KEPT", 3)
+    place = tmp_path / "logs"
+    for number in range(8):
+        micro_batch(place, [] if number == 6 else [f"{number}"], number)
+    for number in (0, 1, 2, 6):
+        with pytest.raises(ConfigError, match=f"micro-batches up to 7 are published, and what number {number} had is not noted"):
+            micro_batch(place, [f"{number}"], number)
+    for number in (3, 4, 5, 7):
+        micro_batch(place, [f"{number}"], number)
+    assert found(place) == ["0", "1", "2", "3", "4", "5", "7"]
+
+
+def planned(folder: Path, number: int, text: str = "v1") -> str:
+    (folder / "offsets").mkdir(parents=True, exist_ok=True)
+    (folder / "offsets" / str(number)).write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_rows_that_differ_each_time_are_known_by_their_plan(tmp_path: Path, scheme: str) -> None:
+    """Those of rand() and uuid(): in the checkpoint stands what Spark planned, and it is planned once."""
+    place, folder = tmp_path / "logs", tmp_path / "a checkpoint"
+    for number in range(2):
+        micro_batch(place, [f"{number}"], number, location=scheme + planned(folder, number, f"plan {number}"))
+    for values, number in ((["other"], 1), (["another", "two"], 1), (["other"], 0)):
+        micro_batch(place, values, number, location=scheme + str(folder))
+    assert found(place) == ["0", "1"]
+    # A copy is another stream's; one that was set back is planned anew.
+    shutil.copytree(folder, tmp_path / "copy")
+    with pytest.raises(ConfigError, match="micro-batch 1 was published on"):
+        micro_batch(place, ["other"], 1, location=str(tmp_path / "copy"))
+    with pytest.raises(ConfigError, match="micro-batch 1 was published on"):
+        micro_batch(place, ["other"], 1, location=planned(folder, 1, "later"))
+    # But the same rows are the same.
+    micro_batch(place, ["1"], 1, location=str(tmp_path / "copy"))
+    assert found(place) == ["0", "1"]
+
+
+def test_a_micro_batch_that_another_driver_published_is_done_if_it_is_the_same(tmp_path: Path) -> None:
+    place = str(tmp_path / "logs")
+    made = []
+    for number in range(3):
+        micro_batch(tmp_path / "logs", [f"{number}"], number)
+        (note,) = commits(place)
+        made.append(note._replace(is_published=False))
+    *_, last = commits(place)
+    other = (("t", 1, "0"),)
+    for note in made:
+        assert is_done(place, note, last)
+        assert is_done(place, note._replace(contents=other, plan="a plan"), last) is False
+        # Of tests, which give no contents.
+        assert is_done(place, note._replace(contents=None), last)
+    # At work on the next one, it has published the one before.
+    assert is_done(place, made[1], last._replace(is_published=False))
+    assert not is_done(place, made[2], last._replace(is_published=False))
+    assert not is_done(place, made[1], last._replace(earlier=()))
+    assert is_done(place, made[2]._replace(contents=other, plan="a plan"), last._replace(plan="a plan"))
+
+
 def test_without_an_id_a_write_is_refused_unless_one_is_given(tmp_path: Path) -> None:
     place = tmp_path / "logs"
     with pytest.raises(ConfigError, match="option queryId: is needed here"):
@@ -173,16 +292,36 @@ def test_a_checkpoint_made_anew_since_is_another_stream(tmp_path: Path) -> None:
     assert found(place) == ["0", "1", "2", "3", "4", "c", "d"]
 
 
-@pytest.mark.parametrize("first", [0, 2])
-def test_what_cannot_be_told_is_refused(tmp_path: Path, first: int) -> None:
+def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
     """A checkpoint that this machine does not see; both ways that the text names work."""
     place, location = tmp_path / "logs", "hdfs://somewhere/checkpoint"
-    before(place, location, sequence=first)
+    before(place, location, sequence=0)
     with pytest.raises(ConfigError, match=r"may be published already.*queryId.*--forget"):
         micro_batch(place, ["c", "d"], 0, location=location)
     assert found(place) == ["c", "d"]
     micro_batch(place, ["c", "d"], 0, location=location, queryId=location)
     assert found(place) == ["c", "d"]
+    forget_commit(place, location)
+    micro_batch(place, ["c", "d"], 0, location=location)
+    assert found(place) == ["c", "c", "d", "d"]
+
+
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_number_below_that_of_an_old_note_is_refused(tmp_path: Path, is_seen: bool) -> None:
+    """Spark repeats the last micro-batch alone, and what another one had stands in no such note."""
+    place = tmp_path / "logs"
+    location = checkpoint(tmp_path, ID, when=1_700_000_000) if is_seen else "hdfs://somewhere/checkpoint"
+    before(place, location, sequence=2)
+    first = "what number 1 had is not noted" if is_seen else "may be published already"
+    with pytest.raises(ConfigError, match=first) as caught:
+        micro_batch(place, ["c", "d"], 1, location=location)
+    assert "with the value" not in str(caught.value)
+    with pytest.raises(ConfigError, match="what number 1 had is not noted"):
+        micro_batch(place, ["c", "d"], 1, location=location, **({} if is_seen else {"queryId": location}))
+    assert found(place) == ["c", "d"]
+    forget_commit(place, ID if is_seen else location)
+    micro_batch(place, ["c", "d"], 1, location=location)
+    assert found(place) == ["c", "c", "d", "d"]
 
 
 def test_other_records_under_the_same_number_are_refused(tmp_path: Path) -> None:

@@ -85,6 +85,14 @@ def test_no_block_goes_untried(name: str) -> None:
                 assert options <= KAFKA_TOOLS[tool], line
 
 
+def test_records_are_kept_by_age_and_by_size() -> None:
+    """Brokers delete by both: `log.retention.bytes` holds for a topic that sets `retention.ms` alone."""
+    lines = [line for path in sorted((ROOT / "docs").rglob("*.md")) for line in path.read_text(encoding="utf-8").splitlines()]
+    kept = [line for line in lines if "--add-config" in line and "retention.ms=-1" in line]
+    assert kept
+    assert [line for line in kept if "retention.bytes=-1" not in line] == []
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_golden_data_stays_as_it_is(name: str) -> None:
     """A command that changes files works on a copy."""

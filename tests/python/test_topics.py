@@ -394,12 +394,33 @@ def test_upkeep_of_some_topics_leaves_what_was_deleted_of_others(tmp_path: Path)
             report = log_dir.maintain(topics=topics, dry_run=dry_run)
             return sorted(Path(path).name.split(".")[0] for path in report.removed)
 
-        for topics, names in ((["nothing"], []), ("one", ["one-0"]), ([long, "one-0"], ["one-0-0"])):
+        for topics, names in (("one", ["one-0"]), ([long, "one-0"], ["one-0-0"])):
             assert removed(topics, dry_run=True) == names
             assert removed(topics, dry_run=False) == names
         cut = "t" * (255 - len("-0.-delete") - 32) + "-0"
         assert removed(None, dry_run=True) == ["other-0", cut]
         assert removed(None, dry_run=False) == ["other-0", cut]
+
+
+def test_upkeep_of_a_topic_that_is_not_here_tells_so(tmp_path: Path) -> None:
+    """A name with a typing error is not «nothing to do»."""
+    with LogDir.open(tmp_path, "a") as log_dir:
+        for name in ("orders", "gone"):
+            log_dir.create_topic(name)
+        log_dir.delete_topic("gone")
+        for dry_run in (True, False):
+            for topics in ("ordrs", ["ordrs"], ["ordrs", "pay"]):
+                with pytest.raises(LogDirError, match="there is no topic"):
+                    log_dir.maintain(topics=topics, dry_run=dry_run)
+            assert not log_dir.maintain(topics=["gone"], dry_run=dry_run).failed
+            report = log_dir.maintain(topics=["ordrs", "orders", "gone"], dry_run=dry_run)
+            assert list(report.failed) == [TopicPartition("ordrs", 0)]
+            assert 'there is no topic "ordrs"' in report.failed[TopicPartition("ordrs", 0)]
+    for words in (["-t", "ordrs"], ["-t", "ordrs", "--dry-run"], ["-t", "ordrs", "-t", "orders"]):
+        command = [sys.executable, "-m", "offsetlog", "maintain", str(tmp_path), *words]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 2
+        assert 'there is no topic "ordrs"' in ran.stderr
 
 
 def test_upkeep_as_of_another_time_removes_the_deleted_topics_of_then(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -26,6 +27,7 @@ from offsetlog import (
     OffsetLogError,
     TopicPartition,
     UnreadPartitionsError,
+    arrow_digest,
     folder_kind,
     verify,
 )
@@ -155,6 +157,50 @@ def test_a_scan_gives_the_other_partitions_and_then_the_error(tmp_path: Path, mo
         assert log_dir.scan([("orders", 0), ("orders", 3)]).count() == 40
         assert log_dir.scan(on_corrupt="stop").count() == len(expected)
         assert log_dir.scan(on_corrupt="skip").count() == len(sound) - 2
+
+
+def another_topics_id(place: Path) -> None:
+    (place / "orders-3" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+
+
+def no_segment(place: Path) -> None:
+    segment = last_segment(place / "orders-2")
+    segment.unlink()
+    segment.mkdir()
+
+
+@pytest.mark.parametrize("damage", [lambda place: damage_first_batch_of(place, "orders-1"), another_topics_id, no_segment])
+@pytest.mark.parametrize("mode", ["r", "a"])
+def test_what_cannot_be_read_whole_is_not_appended(tmp_path: Path, mode: Literal["r", "a"], damage: Callable[[Path], object]) -> None:
+    """As Arrow data or as records, in whatever way the scan is used: a copy is never short without a word."""
+    place = tmp_path / "logs"
+    with LogDir.open(place, "a") as made:
+        made.create_topic("orders", 4, config={"internal.segment.bytes": 1000})
+        for number in range(80):
+            made.append("orders", b"%d" % number * 20, partition=number % 4)
+    damage(place)
+    with LogDir.open(place, mode) as log_dir, Log.open(tmp_path / "copy-0", "a") as log:
+        scan = log_dir.scan()
+        uses: list[Callable[[], object]] = [
+            lambda: log.append_arrow(scan),
+            lambda: log.append_arrow(copy.copy(scan)),
+            lambda: log.append_arrow(log_dir.scan(columns=["value"], limit=1000)),
+            lambda: log.append_records(scan),
+            lambda: log.append_arrow(scan.to_arrow()),
+            scan.to_polars,
+            scan.to_pandas,
+            scan.count,
+        ]
+        for use in uses:
+            with pytest.raises(UnreadPartitionsError, match="1 partition could not be read"):
+                use()
+        with pytest.raises(RuntimeError, match="1 partition could not be read"):
+            arrow_digest(scan)
+        assert log.log_end_offset == 0
+        left_out = log_dir.scan(on_corrupt="stop")
+        log.append_arrow(left_out)
+        assert log.log_end_offset == left_out.count() < 80
+        assert left_out.report.hole_count == 1
 
 
 def test_ls_and_time_name_what_they_cannot_read(log_dir: Path) -> None:

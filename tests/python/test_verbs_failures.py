@@ -68,7 +68,7 @@ def _changed_dirs(root: Path) -> Iterator[WritableLogDir]:
 
 # What has to be done for some of them that there is something to fail.
 INSTEAD: dict[str, list[Call]] = {
-    "LogDir.open": [Call(folder, lambda root: LogDir.open([root / "logs", root / "more" / "logs"], "a"), "fine", "works")],
+    "LogDir.open": [Call(folder, lambda root: LogDir.open([root / "more" / "logs"], "a"), "fine", "works")],
     **{verb: [call._replace(opens=changed) for call in CALLS[verb]] for verb in ("Log.flush", "Log.close")},
     **{verb: [call._replace(opens=_changed_dirs) for call in CALLS[verb]] for verb in ("LogDir.flush", "LogDir.close")},
 }

@@ -101,8 +101,9 @@ SAID: dict[str, dict[str, set[str]]] = {
             "spark/test_spark_published_once.py::test_a_name_that_comes_again_is_for_the_same_records",
             "spark/test_spark_warnings.py::test_what_is_dropped_is_told_on_the_error_output",
         },
-        "the checkpoint goes on; a micro-batch that comes again is dropped: *known names*": {
+        "the checkpoint goes on; a micro-batch that comes again is dropped, another one with its number is refused: *known names*": {
             f"{SINK}::test_a_stream_goes_on_where_it_was",
+            "spark/test_spark_published_once.py::test_a_copied_checkpoint_is_another_stream_and_a_repeated_micro_batch_is_not",
             "spark/test_spark_warnings.py::test_what_is_dropped_is_told_on_the_error_output",
         },
     },

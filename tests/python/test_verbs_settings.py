@@ -50,6 +50,7 @@ SAID: dict[str, str | dict[str, set[str]]] = {
     "*own settings*; `--config` is stored": "own",
     "none: batches stay as they are": "as they are",
     "none": "none",
+    "none; retention and `cleanup.policy`, the topic's own, the dynamic ones and those of `--broker`, only to tell what would go": "none",
     "asked for, whatever the policy says; `delete.retention.ms` counts": "none",
     "given ones are stored": {
         "Log.open": {"python/test_append_settings.py::test_config_is_stored_and_kept"},
@@ -68,12 +69,16 @@ SAID: dict[str, str | dict[str, set[str]]] = {
     "stored ones, for indexes": {"recover": OF_INDEXES, "offsetlog recover": OF_INDEXES},
     "those stored with the old one": {"salvage": OF_COPIES, "offsetlog salvage": OF_COPIES},
     "the topics' own, from the metadata among the sources; without it Kafka's own for internal topics, and what is "
-    "unknown is told; retention that would delete at once, or that nobody knows, is set to -1 in a new cluster, and told of elsewhere": {
+    "unknown is told; retention that would delete at once or soon, or that nobody knows, is set to -1 in a new cluster, and a topic that "
+    "was not compacted gets `cleanup.policy=delete` where the brokers compact; elsewhere both are told": {
         "restore": {
             "python/test_restore_new_cluster.py::test_a_new_cluster_gets_its_topics_before_it_starts",
             "python/test_restore_new_cluster.py::test_retention_does_not_delete_what_was_just_restored",
             "python/test_restore_new_cluster.py::test_retention_that_nobody_knows_deletes_nothing",
             "python/test_restore_retention.py::test_retention_is_what_holds_on_the_broker",
+            "python/test_restore_retention.py::test_records_that_are_due_within_hours_are_told",
+            "python/test_restore_retention.py::test_in_a_new_cluster_whose_brokers_compact_the_topic_does_not",
+            "python/test_restore_retention.py::test_a_stopped_brokers_topic_that_compacts_is_told",
             f"{UNKNOWN}::test_kafkas_own_topics_get_kafkas_own_settings",
             f"{UNKNOWN}::test_topics_without_metadata_are_told",
         },

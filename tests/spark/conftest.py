@@ -39,12 +39,18 @@ REPRESENTATIVE = {
     "test_spark_write.py",
 }
 
-# Minutes each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, the demonstration, pipelines
-# of other tools. `make proof` runs them on the newest PySpark, `make soak` on every one.
+# A minute or more each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, log dirs and
+# checkpoints of earlier releases, the demonstration, pipelines of other tools. `make proof` runs them on the newest PySpark, `make soak` on
+# every one.
 NEWEST = {
     "test_examples.py",
     "test_pipelines.py",
     "test_spark_cluster.py",
+    "test_spark_connect.py",
+    "test_spark_drivers.py",
+    "test_spark_old_log_dirs.py",
+    "test_spark_published_once.py",
+    "test_spark_stream_crashes.py",
     "test_spark_stream_kills.py",
     "test_spark_workers.py",
 }

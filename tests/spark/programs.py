@@ -15,6 +15,9 @@ from pyspark.sql import SparkSession
 HERE = Path(__file__).resolve().parent
 # A JVM of a test lives for less time than the optimising compiler and several threads for garbage need to pay.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What `spark_classes.py` writes into an environment: Spark's classes as a JVM has them in its memory.
+CLASS_DATA = Path(sys.prefix) / "spark-classes.jsa"
+JVM = f"{SHORT_LIVED} -XX:SharedArchiveFile={CLASS_DATA} -Xlog:cds=off" if CLASS_DATA.exists() else SHORT_LIVED
 
 
 def session(name: str, warehouse: Path, settings: dict[str, str] | None = None, *, master: str = "local[2]") -> SparkSession:
@@ -25,8 +28,8 @@ def session(name: str, warehouse: Path, settings: dict[str, str] | None = None, 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
-        "spark.executor.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": JVM,
+        "spark.executor.extraJavaOptions": JVM,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.showConsoleProgress": "false",

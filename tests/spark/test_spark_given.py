@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
@@ -17,7 +19,7 @@ from offsetlog.errors import ConfigError, RecordRejectedError
 from offsetlog.spark.options import folders, settings_from
 from offsetlog.spark.planning import check_paths
 from offsetlog.spark.sink import OffsetLogWriter, prepare
-from offsetlog.spark.sink_options import sink_settings_from
+from offsetlog.spark.sink_options import new_folders, sink_settings_from
 
 
 @pytest.fixture
@@ -166,6 +168,32 @@ def test_a_folder_with_a_comma_in_its_name(tmp_path: Path) -> None:
     (tmp_path / "a,b").mkdir()
     assert folders(f"{tmp_path}/a,b") == (f"{tmp_path}/a,b",)
     assert folders(f"{tmp_path}/a,{tmp_path}/b") == (f"{tmp_path}/a", f"{tmp_path}/b")
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [["/a", ""], ["", "/a"], ["/a", " "], [Path("/a"), ""], ("/a", "", "/b"), "/a,", ",/a", "/a, ,/b", "/a,,/b"],
+    ids=str,
+)
+def test_an_empty_name_among_log_dirs_is_refused(paths: Any) -> None:  # noqa: ANN401  # in whatever way they are named
+    """A variable that is not set: without a word a part of the data would be read, or be written to one log dir of two."""
+    nothing: Any = None
+    calls: list[Callable[[], object]] = [
+        lambda: folders(paths),
+        lambda: new_folders(paths),
+        lambda: settings_from({"path": paths} if isinstance(paths, str) else {"paths": json.dumps([str(path) for path in paths])}),
+        lambda: offsetlog.spark.scan(nothing, paths, subscribe="t"),
+        lambda: offsetlog.spark.splits(paths, subscribe="t"),
+        lambda: offsetlog.spark.map_splits(nothing, paths, list, subscribe="t"),
+        lambda: offsetlog.spark.lookup(paths),
+        lambda: offsetlog.spark.write(nothing, paths),
+    ]
+    if isinstance(paths, str):
+        calls.append(lambda: sink_settings_from({"path": paths}, is_stream=False))
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"option path: number \d of \d is empty") as caught:
+            call()
+        assert caught.value.key == "path"
 
 
 def values(place: Path) -> list[bytes | None]:

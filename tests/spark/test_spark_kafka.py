@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 
 PROGRAM = Path(__file__).with_name("batch_beside_kafka.py")
 SEED = int(os.environ.get("OFFSETLOG_SEED") or 40)
-COMBINATIONS = 200
+COMBINATIONS = 200 if os.environ.get("OFFSETLOG_WHOLE_MATRIX") else 60
 # What Spark's source takes for an empty range, and what it does not look at (docs/spark.md).
 STRICTER = re.compile(r"would start at offset \d+, behind its end|found -7")
 # What waits for its deletion no broker serves.
@@ -199,5 +199,5 @@ def test_random_options_give_the_same(told: list[dict[str, Any]]) -> None:
     assert not unlike, json.dumps(unlike, indent=1)
     assert stricter
     assert len(tried) == COMBINATIONS
-    assert sum(one["refused"]["kafka"] for one in tried) > 20
-    assert sum(one["rows"] > 0 for one in tried) > 60
+    assert sum(one["refused"]["kafka"] for one in tried) > COMBINATIONS / 10
+    assert sum(one["rows"] > 0 for one in tried) > COMBINATIONS * 3 / 10

@@ -23,7 +23,7 @@ from offsetlog.spark.leader_epochs import replaced_from
 from offsetlog.spark.options import settings_from
 from offsetlog.spark.planning import plan
 from offsetlog.spark.reader import OffsetLogReader
-from offsetlog.spark.stream_offsets import Offsets, leader_epochs, without_begins
+from offsetlog.spark.stream_offsets import Known, Offsets, leader_epochs, without_begins
 from offsetlog.spark.stream_planning import Follower
 
 AVAILABLE_NOW = "available now"
@@ -97,8 +97,8 @@ def test_a_topic_that_is_deleted_between_the_look_at_its_end_and_at_its_epoch(
     shutil.copytree(tmp_path, whole)
     latest = Follower.latest
 
-    def then_it_is_gone(self: Follower, start: Offsets) -> Offsets:
-        found = latest(self, start)
+    def then_it_is_gone(self: Follower, start: Offsets, known: Known | None = None) -> Offsets:
+        found = latest(self, start, known)
         self._looked_at = self._listing()  # nothing of it is open
         shutil.rmtree(tmp_path / "u-0", ignore_errors=True)
         return found

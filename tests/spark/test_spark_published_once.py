@@ -135,3 +135,35 @@ def test_a_name_that_comes_again_is_for_the_same_records(spark: SparkSession, tm
     forget_commit(place, "load")
     assert write(rows(1, 41, 3), place, topic="t", transaction_id="load").is_new
     assert values(place) == sorted([*expected, *(str(number) for number in range(1, 41))])
+
+
+def test_a_copied_checkpoint_is_another_stream_and_a_repeated_micro_batch_is_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Though the rows differ each time that they are computed, and the copy has the same id."""
+    place, source, checkpoint, fork = (tmp_path / name for name in ("logs", "in", "checkpoint", "fork"))
+    source.mkdir()
+    offsetlog.spark.register(spark)
+
+    def run(at: Path, **options: str) -> None:
+        rows = spark.readStream.schema("value string").text(str(source)).selectExpr("concat(value, ' ', uuid()) value")
+        writer = rows.writeStream.format("offsetlog").options(topic="t", checkpointLocation=str(at), **options)
+        query = writer.trigger(availableNow=True).start(str(place))
+        assert query.awaitTermination(300)
+
+    (source / "0.txt").write_text("a\nb\n")
+    run(checkpoint)
+    published = values(place)
+    (note,) = commits(place)
+    assert (note.sequence, note.plan is None) == (0, False)
+    repeat_last(checkpoint)
+    shutil.copytree(checkpoint, fork)
+    run(checkpoint)
+    assert values(place) == published
+    assert [line.split()[0] for line in published] == ["a", "b"]
+    with pytest.raises(PySparkException, match=r"micro-batch 0 was published on 20.* has other data now: 2 records of topic 't'"):
+        run(fork)
+    assert values(place) == published
+    run(fork, queryId="fork")
+    assert len(values(place)) == 4
+    (source / "1.txt").write_text("c\n")
+    run(checkpoint)
+    assert len(values(place)) == 5

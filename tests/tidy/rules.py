@@ -30,6 +30,23 @@ LOG_ROOMS: dict[str, tuple[str, ...]] = {
     "recovery": ("writer",),
 }
 
+# What serving and mirroring decide, which a seeded scheduler runs: bytes, disk, threads and time are given to it.
+PROTOCOL_LOGIC = (
+    *("step", "server", "coordinator", "sasl", "transport/connection", "transport/turns", "transport/budget"),
+    *("mirror/core", "mirror/partition", "mirror/batches", "mirror/truncation", "mirror/work"),
+)
+# An address does nothing by itself.
+ADDRESSES = frozenset({"IpAddr", "Ipv4Addr", "Ipv6Addr"})
+OWN_IO = re.compile(
+    r"\bstd::(?:thread|fs)\b|\bstd::\{[^}]*\b(?:net|thread|fs)\b|\bthread::\w|\bTcp(?:Stream|Listener)\b|\bUdpSocket\b|\bUnixStream\b"
+    r"|\bInstant::now\b|\bSystemTime\b|\bwall_clock\b|\.elapsed\(\)|\brustix::"
+)
+
+# Each brings an executor or a reactor: a connection has a thread, which blocks in sendfile.
+ASYNC_RUNTIMES = re.compile(
+    r'^name = "((?:tokio|async-std|async-executor|async-io|mio|smol|glommio|monoio)(?:-[\w-]+)?)"$', re.MULTILINE
+)
+
 # Where a machine's own folders begin.
 HOME_PATHS = re.compile(r"""(?<![\w.~-])/(?:work|root|home|Users|tmp)/[\w.-]+""")
 MARKS = re.compile(r"\b(?:FIX" + r"ME|TO" + r"DO|XX" + r"X)\b|\bdbg!|\bbreakpoint\(\)|\btodo!\(|\bunimplemented!\(")
@@ -96,6 +113,28 @@ def files_outside_disk(path: str, text: str) -> Iterator[str]:
         return
     for found in re.finditer(r"\bstd::fs\b|\bstd::\{[^}]*\bfs\b|\bmemmap2\b|\brustix::fs\b", code):
         yield f"{path}:{code[: found.start()].count(chr(10)) + 1}: only `disk` opens files"
+
+
+def io_in_protocol_logic(path: str, text: str) -> Iterator[str]:
+    """Sockets, threads, files or a clock in modules of the net that a test's scheduler runs."""
+    match = re.fullmatch(r"rust/offsetlog-net/src/(.+)\.rs", path)
+    if match is None or re.search(r"(?:^|/)tests(?:/|$)|_(?:tests|kills)$", match[1]):
+        return
+    if not any(match[1] == room or match[1].startswith(f"{room}/") for room in PROTOCOL_LOGIC):
+        return
+    code = without_tests(without_comments(text))
+    hits = [(hit.start(), hit[0]) for hit in OWN_IO.finditer(code)]
+    for hit in re.finditer(r"\bstd::net\b(?:::(?P<names>\{[^}]*\}|\w+))?", code):
+        names = set(re.findall(r"\w+", hit["names"] or "all"))
+        hits += [(hit.start(), name) for name in sorted(names - ADDRESSES)]
+    for start, name in sorted(hits):
+        yield f"{path}:{code[:start].count(chr(10)) + 1}: {name.strip()} in protocol logic"
+
+
+def async_runtimes(path: str, text: str) -> Iterator[str]:
+    """Packages of a Rust lock file that run asynchronous code."""
+    for hit in ASYNC_RUNTIMES.finditer(text):
+        yield f"{path}:{text[: hit.start()].count(chr(10)) + 1}: {hit[1]} is an async runtime"
 
 
 def paths_not_asked(path: str, text: str) -> Iterator[str]:

@@ -45,6 +45,41 @@ def test_files_are_opened_in_disk() -> None:
     assert not list(rules.files_outside_disk("rust/offsetlog-cli/src/main.rs", "use std::fs::File;"))
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "count"),
+    [
+        ("server/fetch.rs", "use std::net::TcpStream;", 2),
+        ("server/fetch.rs", "use std::net::{IpAddr, ToSocketAddrs};", 1),
+        ("server/fetch.rs", "use std::net::{IpAddr, Ipv4Addr};", 0),
+        ("server/fetch.rs", "use std::net;", 1),
+        ("server/fetch.rs", "use std::{io, net};", 1),
+        ("server.rs", "std::thread::spawn(run);", 1),
+        ("coordinator/group/join.rs", "thread::sleep(time);", 1),
+        ("coordinator/timers.rs", "let now = Instant::now();", 1),
+        ("mirror/core/fetching.rs", "if asked.elapsed() > EVERY {}", 1),
+        ("mirror/core.rs", "let now_ms = wall_clock();", 1),
+        ("sasl/gate.rs", "use std::fs;", 1),
+        ("transport/connection.rs", "use rustix::event::poll;", 1),
+        ("step.rs", "SystemTime::now()", 1),
+        ("server/fetch.rs", "// not Instant::now()", 0),
+        ("server/fetch.rs", "fn a(now: Instant) {}\n#[cfg(test)]\nmod tests { fn b() { Instant::now(); } }", 0),
+        ("coordinator/tests/random.rs", "Instant::now()", 0),
+        ("coordinator/committed_offsets_tests.rs", "use std::fs;", 0),
+        ("transport/server.rs", "use std::net::TcpListener;", 0),
+        ("mirror/run.rs", "std::thread::spawn(run);", 0),
+        ("serving.rs", "Instant::now()", 0),
+    ],
+)
+def test_protocol_logic_has_no_sockets_threads_or_clock(path: str, text: str, count: int) -> None:
+    assert len(list(rules.io_in_protocol_logic(f"rust/offsetlog-net/src/{path}", text))) == count
+
+
+def test_async_runtimes() -> None:
+    for name in ("tokio", "tokio-util", "async-std", "mio", "smol"):
+        assert list(rules.async_runtimes("Cargo.lock", f'[[package]]\nname = "{name}"\nversion = "1.0.0"\n'))
+    assert not list(rules.async_runtimes("Cargo.lock", 'name = "smallvec"\nname = "miow"\n# tokio\n'))
+
+
 def test_paths_from_outside() -> None:
     assert list(rules.paths_not_asked("rust/offsetlog/src/log.rs", "let a = std::path::absolute(b)?;"))
     assert not list(rules.paths_not_asked("rust/offsetlog/src/local_path.rs", "let a = std::path::absolute(b)?;"))

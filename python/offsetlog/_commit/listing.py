@@ -13,7 +13,7 @@ from offsetlog._commit.whereabouts import unmark
 from offsetlog._folder import folder_kind
 from offsetlog._log_dir import LogDir
 from offsetlog._notebook import Rows
-from offsetlog._options import path_text
+from offsetlog._options import flag, path_text
 from offsetlog._text import counted
 from offsetlog.errors import LogDirError, MetadataFileError
 
@@ -67,6 +67,7 @@ def forget_commit(path: str | os.PathLike[str], name: str, *, unfinished: bool =
     MetadataFileError, FileNotFoundError
         As for :func:`commits`.
     """
+    flag("unfinished", unfinished)
     place = _log_dir(path)
     # A folder without the note gets no lock file.
     _named(place, name)

@@ -31,6 +31,9 @@ __all__ = ["Patience", "Superseded", "digest", "holding", "move_to", "opened", "
 
 # Where a batch of magic 2 has its checksum, which covers all but its offset and epoch.
 CRC_AT = 17
+# Behind it are the attributes. The cleaner sets this one of a batch with tombstones.
+_DELETE_HORIZON = 1 << 6
+_MAGIC = 2
 _FIRST_WAIT, _MOST_WAIT = 0.02, 0.5
 # How the engine names the option that allows a write in spite of other replicas.
 _ANYWAY = "single_replica=True or --single-replica does it anyway"
@@ -61,6 +64,8 @@ class Print(NamedTuple):
     crc: int
     base_offset: int
     last_offset: int
+    is_cleaned: bool
+    """The cleaner took records out of it, or noted when its tombstones may go: it is no longer as it was appended."""
 
 
 def move_to(
@@ -201,7 +206,11 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     if log.log_start_offset > target.start and not preserve_offsets:
         return False, f"{target.name}: offsets {target.start} to {log.log_start_offset - 1} were deleted since"
     where = f"{target.name}: offsets {target.start} to {end - 1} hold records of it and another program's"
-    there = list(prints(log, max(target.start, log.log_start_offset)))
+    since = max(target.start, log.log_start_offset)
+    there = list(prints(log, since))
+    # Gaps in offsets that are kept may be those of the records.
+    if not preserve_offsets and (cleaned := _cleaned_from(there, since, end)) is not None:
+        return False, f"{target.name}: records from offset {cleaned} on were compacted since"
     try:
         expected = prints_of(target)
     except FileNotFoundError:
@@ -217,9 +226,7 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     ours = 0
     for found in there:
         ours += ours < len(expected) and found[:2] == expected[ours][:2]
-    if ours == 0:
-        return False, None
-    return (True, None) if ours == len(there) else (False, where)
+    return 0 < ours == len(there), (where if 0 < ours < len(there) else None)
 
 
 def _rename(log: WritableLog, path: Path, batches: int, skip: int) -> bool:
@@ -256,7 +263,7 @@ def _there(log: Log, target: CommitTarget, commit: Commit) -> int:
     Raises
     ------
     LogDirError
-        Records were deleted, and nothing that is left says whose they were.
+        Records were deleted or compacted away, and nothing that is left says whose they were.
     """
     try:
         expected = prints_of(target)
@@ -268,12 +275,39 @@ def _there(log: Log, target: CommitTarget, commit: Commit) -> int:
     if commit.preserve_offsets:
         return _kept_there(log, target, expected)
     count = _first_left(log, target, commit, expected) if log.log_start_offset > target.start else 0
-    for batch in prints(log, max(target.start, log.log_start_offset)):
+    cleaned: int | None = None
+    behind = since = max(target.start, log.log_start_offset)
+    for batch in prints(log, since):
         if count == len(expected):
-            break
+            return count
         if batch[:2] == expected[count][:2]:
             count += 1
+        if cleaned is None:
+            cleaned = _cleaned_from([batch], behind, batch.last_offset + 1)
+        behind = batch.last_offset + 1
+    if cleaned is None and behind < log.log_end_offset:
+        cleaned = behind
+    if count < len(expected) and cleaned is not None:
+        raise _undecided(target, commit, f"records from offset {cleaned} on were compacted")
     return count
+
+
+def _cleaned_from(there: Iterable[Print], since: int, end: int) -> int | None:
+    """Return the offset from which the cleaner has changed or removed batches; ``None`` where all are as they were appended."""
+    for each in there:
+        if each.is_cleaned or each.base_offset > since:
+            return since
+        since = each.last_offset + 1
+    return since if since < end else None
+
+
+def _undecided(target: CommitTarget, commit: Commit, what: str) -> LogDirError:
+    message = (
+        f"{target.name}: {what} since the commit began, and nothing that is left says whether records of it were among them: look, "
+        f"then offsetlog commits --forget {commit.name!r} --unfinished, with the first log dir of the job, lets the commit go, and "
+        "the job, run again after that, publishes all"
+    )
+    return LogDirError(message, path=target.directory)
 
 
 def _first_left(log: Log, target: CommitTarget, commit: Commit, expected: list[Print]) -> int:
@@ -290,12 +324,7 @@ def _first_left(log: Log, target: CommitTarget, commit: Commit, expected: list[P
             return numbers[0]
         if numbers:
             break
-    message = (
-        f"{target.name}: offsets {target.start} to {log.log_start_offset - 1} were deleted since the commit began, and nothing "
-        f"that is left says whether records of it were among them: look, then offsetlog commits --forget {commit.name!r} "
-        "--unfinished, with the first log dir of the job, lets the commit go, and the job, run again after that, publishes all"
-    )
-    raise LogDirError(message, path=target.directory)
+    raise _undecided(target, commit, f"offsets {target.start} to {log.log_start_offset - 1} were deleted")
 
 
 def _begins_with(log: Log, target: CommitTarget) -> bool:
@@ -370,7 +399,7 @@ def _staged_prints(path: Path) -> Iterator[Print]:
         # The files themselves have new offsets by now, or were moved.
         next_offset = 0
         for size_bytes, crc, last_offset_delta in noted:
-            yield Print(size_bytes, crc, next_offset, next_offset + last_offset_delta)
+            yield Print(size_bytes, crc, next_offset, next_offset + last_offset_delta, is_cleaned=False)
             next_offset += last_offset_delta + 1
         return
     with Log.open(path) as log:
@@ -395,8 +424,11 @@ def prints(log: Log, start: int | None = None) -> Iterator[Print]:
 
 
 def _print(descriptor: int, batch: BatchInfo) -> Print:
-    (crc,) = struct.unpack(">I", os.pread(descriptor, 4, batch.position + CRC_AT))
-    return Print(batch.size_bytes, crc, batch.base_offset, batch.last_offset)
+    crc, attributes = struct.unpack(">IH", os.pread(descriptor, 6, batch.position + CRC_AT))
+    count = batch.record_count
+    is_short = count is not None and count < batch.last_offset - batch.base_offset + 1
+    is_cleaned = is_short or (batch.magic == _MAGIC and bool(attributes & _DELETE_HORIZON))
+    return Print(batch.size_bytes, crc, batch.base_offset, batch.last_offset, is_cleaned)
 
 
 def digest(batches: Iterable[Print]) -> str:

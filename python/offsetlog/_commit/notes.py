@@ -15,7 +15,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,8 @@ LOCK = "offsetlog-commits.lock"
 READY = ".ready"
 # In each log dir in which something was published.
 LOG_DIR_ID = "offsetlog-log-dir.id"
+# Of so many micro-batches a note knows what they had: as many as Spark keeps in a checkpoint.
+KEPT = 100
 
 
 class CommitTarget(NamedTuple):
@@ -100,6 +102,10 @@ class Commit(NamedTuple):
     """The log dir with the cluster's metadata, among those that the job was given; ``None`` where none of them has it."""
     log_dirs: tuple[str, ...] = ()
     """The log dirs that the job was given, if they are several; none in notes of earlier versions."""
+    plan: str | None = None
+    """Of a micro-batch, what tells it from every other one that Spark ever planned; ``None`` where that is not known."""
+    earlier: tuple[tuple[int, str, str | None], ...] = ()
+    """The micro-batches published before, the last one first: number, digest of the contents, plan. At most 100."""
 
     @property
     def file_name(self) -> str:
@@ -117,6 +123,18 @@ class Commit(NamedTuple):
 
     def _repr_html_(self) -> str:
         return report_table(self)
+
+
+def digest_of(contents: Sequence[tuple[str, int, str]]) -> str:
+    """Return what contents are known by when no more is kept of them."""
+    return hashlib.sha256(json.dumps(contents).encode()).hexdigest()[:32]
+
+
+def history_of(note: Commit) -> tuple[tuple[int, str, str | None], ...]:
+    """Return what is known of micro-batches: the one of a note, if its contents are, and those before it."""
+    if note.sequence is None or note.contents is None:
+        return note.earlier
+    return ((note.sequence, digest_of(note.contents), note.plan), *note.earlier)
 
 
 def note_name(name: str) -> str:
@@ -322,6 +340,8 @@ def _write(path: Path, note: Commit, *, is_durable: bool) -> None:
         **({"single_replica": True} if note.single_replica else {}),
         **({} if note.metadata is None else {"metadata": note.metadata}),
         **({"log_dirs": note.log_dirs} if note.log_dirs else {}),
+        **({} if note.plan is None else {"plan": note.plan}),
+        **({"earlier": note.earlier} if note.earlier else {}),
     }
     try:
         with path.open("wb") as file:
@@ -428,6 +448,10 @@ def _parse(path: Path, text: bytes) -> Commit:
             single_replica=bool(fields.get("single_replica", False)),
             metadata=None if fields.get("metadata") is None else str(fields["metadata"]),
             log_dirs=tuple(map(str, fields.get("log_dirs", ()))),
+            plan=None if fields.get("plan") is None else str(fields["plan"]),
+            earlier=tuple(
+                (int(number), str(digest), None if plan is None else str(plan)) for number, digest, plan in fields.get("earlier", ())
+            ),
         )
     except (ValueError, KeyError, TypeError) as error:
         message = f"the note of a commit cannot be read ({error}); it says which staged records are published"

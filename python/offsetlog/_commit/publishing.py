@@ -18,7 +18,6 @@ lock of their own.
 
 from __future__ import annotations
 
-import enum
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +27,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from offsetlog._commit.beginning import alike_at_work, from_now
 from offsetlog._commit.moving import Patience, Superseded, holding, move_to, why_not
 from offsetlog._commit.notes import (
+    KEPT,
     Commit,
     CommitTarget,
+    history_of,
     is_same_work,
     locked,
     make_ready,
@@ -42,7 +43,7 @@ from offsetlog._commit.notes import (
     write,
 )
 from offsetlog._commit.places import check_log_dirs, check_others, metadata_now
-from offsetlog._commit.repeated import is_done, was_done
+from offsetlog._commit.repeated import Fate, is_done, was_done
 from offsetlog._commit.staging import Staged, discard, is_let_go, targets_of
 from offsetlog._commit.telling import noted_contents, summary
 from offsetlog._commit.whereabouts import gives_way, mark, rival_of, unmark
@@ -70,6 +71,7 @@ def commit(
     staged: Sequence[Staged],
     *,
     contents: Contents | None = None,
+    plan: str | None = None,
     preserve_offsets: bool = False,
     keep: bool = True,
     single_replica: bool = False,
@@ -90,7 +92,9 @@ def commit(
     staged
         In the order in which they are to stand in each log.
     contents
-        What is staged. A batch job that is run again under its name must have the same.
+        What is staged. A batch job or a micro-batch that is run again under its name must have the same.
+    plan
+        What tells a micro-batch from every other one that was ever planned: one with the plan of the published one is the same.
     preserve_offsets
         Records keep the offsets that they are staged with.
     keep
@@ -109,7 +113,7 @@ def commit(
     Raises
     ------
     ConfigError
-        A batch job of this name has published something else.
+        A batch job, or a micro-batch of this number, of this name has published something else.
     ClusterError
         Other brokers have replicas of a partition, and `single_replica` is not set: what was published of others is taken back.
     UnexpectedAppendOffsetError
@@ -133,7 +137,7 @@ def commit(
         before = note_of(log_dir, name)
         if before is not None and not before.is_published:
             before = _settle(log_dir, as_given(before), patience, progress)
-        if before is not None and was_done(before, sequence, given):
+        if before is not None and was_done(before, sequence, given, plan):
             # Notes of earlier versions have none.
             mark(log_dir, before._replace(log_dirs=tuple(log_dirs)))
             discard(staged)
@@ -158,6 +162,8 @@ def commit(
             single_replica=single_replica,
             metadata=metadata,
             log_dirs=tuple(log_dirs) if len(log_dirs) > 1 else (),
+            plan=plan,
+            earlier=() if before is None else history_of(before)[:KEPT],
         )
         is_noted = False
         try:
@@ -271,7 +277,10 @@ def undo(log_dir: str, note: Commit, patience: Patience, begun: threading.Event 
             # Another process has taken it back, and the name may have been used again.
             return True
     if any(impossible):
-        message = f"{note.name!r} can be neither finished nor taken back: {'; '.join(filter(None, impossible))}"
+        message = (
+            f"{note.name!r} can be neither finished nor taken back: {'; '.join(filter(None, impossible))}; look, then offsetlog "
+            f"commits --forget {note.name!r} --unfinished, with the first log dir of the job, lets it go"
+        )
         raise LogDirError(message, path=log_dir)
     with locked(log_dir):
         if is_same_work(taken, note_of(log_dir, taken.name)):
@@ -553,16 +562,6 @@ def _as_given(log_dir: str, note: Commit, metadata: str | None, *, single_replic
         now = now._replace(single_replica=now.single_replica or single_replica, metadata=metadata_now(now.metadata, metadata))
         write(log_dir, now)
     return now
-
-
-class Fate(enum.Enum):
-    """What has become of a commit that failed and could not be taken back at once."""
-
-    PUBLISHED = enum.auto()
-    UNDOING = enum.auto()
-    GONE = enum.auto()
-    """Nothing of it is published, nor will be."""
-    UNFINISHED = enum.auto()
 
 
 def _fate(log_dir: str, note: Commit, *, is_noted: bool, has_begun: bool) -> Fate:

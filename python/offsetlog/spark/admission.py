@@ -56,10 +56,11 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
         bounded = not isinstance(limit, ReadAllAvailable)
         # What is left at the end of AvailableNow may be less than the least: held back, it would never be read.
         begin = from_json(start)
-        end = self._limited(begin, least=bounded and self._all is None, most=bounded)
+        before = Known.of(start)
+        end = self._limited(begin, before, least=bounded and self._all is None, most=bounded)
         found = self._json(end, start)
         # Ids and epochs alone are no news where an older version wrote none.
-        before, now = Known.of(start), Known.of(found)
+        now = Known.of(found)
         is_same = (
             end == begin
             # The first micro-batch runs, whether it reads something or not.
@@ -96,15 +97,16 @@ class AdmissionStreamReader(StreamReader, SupportsTriggerAvailableNow):
             initial = self._initial = {partition: offset for partition, offset in initial.items() if partition in self._all}
         return initial
 
-    def _there(self, start: Offsets) -> Offsets:
+    def _there(self, start: Offsets, known: Known) -> Offsets:
         fixed = self._all
         if fixed is None:
-            return super()._there(start)
-        if all(start.get(partition, 0) <= end for partition, end in fixed.items()):
+            return super()._there(start, known)
+        begin = {**start, **self._following().again(fixed.keys() - start.keys(), known)}
+        if all(begin.get(partition, 0) <= end for partition, end in fixed.items()):
             return fixed
         # Less is to be read than before (see Follower.latest), or the log itself is shorter, which has to be seen.
-        now = super()._there(start)
+        now = super()._there(start, known)
         return {
-            partition: end if start.get(partition, 0) <= end else min(start[partition], now.get(partition, end))
+            partition: end if begin.get(partition, 0) <= end else min(begin[partition], now.get(partition, end))
             for partition, end in fixed.items()
         }

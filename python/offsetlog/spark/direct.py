@@ -261,7 +261,9 @@ def _read(
             task = [Planned(*entry) for entry in tasks[number]]
             reads: list[SplitRead] = []
             found = batches(task, settings, pushed) if told is None else told_batches(task, settings, pushed, reads)
-            yield from found if transform is None else transform(found)
+            # One that stops early leaves a reading that has not said yet what it has passed, and holds its files.
+            with closing(found):
+                yield from found if transform is None else transform(found)
             if told is not None:
                 told.add({number: tuple(reads)})
 

@@ -287,15 +287,23 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def folders(paths: Paths) -> tuple[str, ...]:
-    """Return the folders that `paths` names: a text holds one, or several with commas between them; a list one in each item."""
+    """Return the folders that `paths` names: a text holds one, or several with commas between them; a list one in each item.
+
+    Raises
+    ------
+    ConfigError
+        None is named, or one of several has no name: left out, it would be a log dir that nobody misses.
+    """
     if isinstance(paths, str):
         listed = [paths] if as_one_path(paths) else [path.strip() for path in paths.split(",")]
     else:
         listed = [_path_text(path) for path in ([paths] if isinstance(paths, os.PathLike) else paths)]
-    named = tuple(_local(path) for path in listed if path)
-    if not named:
+    if not any(path.strip() for path in listed):
         refuse("path", "", "must name a log dir, several with commas between them, or a partition directory")
-    return named
+    for number, path in enumerate(listed, 1):
+        if not path.strip():
+            refuse("path", shown_json(listed), f"number {number} of {len(listed)} is empty; a variable that is not set?")
+    return tuple(map(_local, listed))
 
 
 def _path_text(path: object) -> str:

@@ -42,7 +42,7 @@ from offsetlog._text import counted
 from offsetlog.errors import ConfigError, LogDirError, OffsetLogError, RecordRejectedError
 from offsetlog.spark.first_line import text_first
 from offsetlog.spark.sink_options import SinkSettings, job_prefix
-from offsetlog.spark.stream_identity import forget_old, inherit, query_id
+from offsetlog.spark.stream_identity import forget_old, inherit, plan_of, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -232,6 +232,7 @@ class Writer:
             sequence,
             staged,
             contents=contents,
+            plan=None if sequence is None else plan_of(settings.checkpoint, sequence),
             preserve_offsets=settings.preserve_offsets,
             keep=name is not None,
             single_replica=settings.single_replica,
@@ -291,7 +292,7 @@ class StreamWriter(Writer):
 
     @text_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
-        """Publish a micro-batch. Called on the driver; a micro-batch that is run again is dropped."""
+        """Publish a micro-batch. Called on the driver; a micro-batch that is run again is dropped, and another one refused."""
         self._publish(messages, batchId)
 
     @text_first
@@ -370,6 +371,18 @@ def _batch(rows: Sequence[Row], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def _registered_among(paths: Sequence[str]) -> dict[str, tuple[str | None, frozenset[int]]]:
+    """Return the topics of the cluster's metadata, if it is among the paths: their ids and partitions."""
+    log_dir = LogDir.open(paths)
+    try:
+        metadata = log_dir.metadata()
+    except OffsetLogError:
+        # It cannot be read, and so says nothing.
+        return {}
+    topics = metadata.topics if metadata is not None else ()
+    return {topic.name: (topic.topic_id, frozenset(each.partition for each in topic.partitions)) for topic in topics}
+
+
 class _Router:
     """Where the rows of one task go."""
 
@@ -378,6 +391,8 @@ class _Router:
         self._topics: dict[str, Topic] = {}
         self._random = random.Random()  # noqa: S311  # where rows go is no secret
         self._turns: dict[str, int] = {}
+        self._registered: dict[str, tuple[str | None, frozenset[int]]] | None = None
+        self._whole: set[str] = set()
         self.contents: dict[str, tuple[int, int]] = {}
 
     def routed(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Topic, int, pyarrow.RecordBatch]]:
@@ -447,8 +462,24 @@ class _Router:
         if "key" not in rows.schema.names:
             return pyarrow.array([sticky] * count, pyarrow.int32())
         keys = rows.column("key").cast(pyarrow.large_binary()).to_pylist()
+        if topic.name not in self._whole and rows.column("key").null_count < count:
+            self._check_registered(topic)
         chosen = pyarrow.array(partitions_for(keys, topic.partitions), pyarrow.int32())
         return chosen.fill_null(sticky) if chosen.null_count else chosen
+
+    def _check_registered(self, topic: Topic) -> None:
+        """Refuse keys for a topic with partitions that are not here: they would go to others than producers choose."""
+        if self._registered is None:
+            self._registered = _registered_among(self._settings.paths)
+        topic_id, partitions = self._registered.get(topic.name, (None, frozenset()))
+        lacks = len(partitions.difference(range(topic.partitions))) > 0
+        if lacks and topic_id_of(topic.directories[0]) in {None, topic_id}:
+            message = (
+                f"of topic {topic.name!r} only the partitions {list(range(topic.partitions))} are here, and the cluster's metadata "
+                f"says that it has {len(partitions)}: records with keys cannot be routed; name the partition in a column partition"
+            )
+            raise LogDirError(message, path=self._settings.paths[0])
+        self._whole.add(topic.name)
 
     def _topic(self, name: str) -> Topic:
         found = self._topics.get(name)

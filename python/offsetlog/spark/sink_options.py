@@ -22,7 +22,17 @@ from offsetlog.spark.refusal import refuse, shown, writable
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["SINK_OPTIONS", "SinkSettings", "job_name", "job_prefix", "new_folders", "sink_columns", "sink_settings_from"]
+__all__ = [
+    "OTHERS",
+    "SINK_OPTIONS",
+    "SinkSettings",
+    "job_name",
+    "job_prefix",
+    "new_folders",
+    "not_blank",
+    "sink_columns",
+    "sink_settings_from",
+]
 
 
 class SinkSettings(NamedTuple):
@@ -33,6 +43,7 @@ class SinkSettings(NamedTuple):
     partitions: int = 1
     partitions_of: tuple[tuple[str, int], ...] = ()  # partitions, by topic
     partitions_named: bool = False  # whether `partitions` was given as a number
+    partitions_of_others: bool = False  # whether `partitions` was given for all topics that it does not name
     topic_ids: tuple[tuple[str, str], ...] = ()  # topicId: (topic, id)
     partitioner: Literal["default", "round_robin"] = "default"
     preserve_offsets: bool = False  # preserveOffsets
@@ -48,9 +59,15 @@ class SinkSettings(NamedTuple):
 
     def check_count(self, topic: str, found: int) -> None:
         """Refuse a topic that is there with another number of partitions than the options say."""
-        wanted = dict(self.partitions_of).get(topic, self.partitions if self.partitions_named and topic == self.topic else found)
+        is_said = self.partitions_of_others or (self.partitions_named and topic == self.topic)
+        wanted = dict(self.partitions_of).get(topic, self.partitions if is_said else found)
         if wanted != found:
-            refuse("partitions", str(wanted), f"topic {shown(topic)} is there and has {found}, which stay: leave the option out")
+            refuse(
+                "partitions",
+                str(wanted),
+                f"topic {shown(topic)} is there and has {found}, which stay: leave the option out, or write again where the topic was "
+                "made meanwhile",
+            )
 
     @property
     def log_config(self) -> LogConfig:
@@ -63,7 +80,8 @@ class SinkSettings(NamedTuple):
         return job_prefix(self.name) if self.name else ""
 
 
-def _text(name: str, text: str) -> str:
+def not_blank(name: str, text: str) -> str:
+    """Return `text` without the blanks around it; refuse one that has nothing else."""
     if not text.strip():
         refuse(name, text, "must not be blank")
     return text.strip()
@@ -92,7 +110,7 @@ def _counts(name: str, text: str) -> int | dict[str, int]:
 def _ids(name: str, text: str) -> str | dict[str, str]:
     found = _by_topic(name, text, "an id, or a JSON object of topics and ids")
     if found is None:
-        return _text(name, text)
+        return not_blank(name, text)
     ids = {topic: value for topic, value in found.items() if isinstance(value, str)}
     for topic in found.keys() - ids.keys():
         refuse(name, text, f"must give {shown(topic)} an id, found {shown(found[topic])}")
@@ -102,16 +120,16 @@ def _ids(name: str, text: str) -> str | dict[str, str]:
 # One option a line, as in Kafka's own tables: a longer line reads better than three.
 # fmt: off
 SINK_OPTIONS: tuple[Option, ...] = (
-    Option("path", "folders", "required", _text, "One log dir, or several with commas between them, made if missing. No broker may run on them meanwhile."),
-    Option("topic", "name", "", _text, "Topic of all rows. Wins over the column `topic`."),
-    Option("partitions", "int or JSON", "1", _counts, 'Partitions of a topic that is made, of every one or by topic as `{"orders":12,"users":3}`. A topic that is there with another number is refused, if it is the option `topic` or named here.'),
+    Option("path", "folders", "required", not_blank, "One log dir, or several with commas between them, made if missing. No broker may run on them meanwhile."),
+    Option("topic", "name", "", not_blank, "Topic of all rows. Wins over the column `topic`."),
+    Option("partitions", "int or JSON", "1", _counts, 'Partitions of a topic that is made, of every one or by topic as `{"orders":12,"users":3}`, with `"*"` for the others. A topic that is there with another number is refused, if it is the option `topic` or named here; with `"*"` each is.'),
     Option("topicId", "id or JSON", "drawn", _ids, 'Id of a topic that is made (22 characters of base64), as a cluster knows it: of the option `topic`, or of several as `{"orders":"…"}`. A topic that is there and has another id is refused.'),
     Option("partitioner", "default or round_robin", "default", word("default", "round_robin"), "Where rows without a `partition` go. `default`: by the key's murmur2 hash, as Java's producer does; without a key some partition for each batch of rows. A column `partition` wins."),
     Option("preserveOffsets", "boolean", "false", boolean, "A restore: rows keep the offsets of the column `offset`, gaps included, and the epochs of `leaderEpoch`. They come sorted by topic, partition and offset, and lie behind the end of their log. Times before 1970, which a broker may have stored, stay too."),
     Option("singleReplica", "boolean", "false", boolean, "In a broker's log dir, write also into partitions of which other brokers of the cluster have replicas: they do not get what is written, and may have it cut off here. Without it such a write is refused, and nothing of it is published."),
-    Option("transactionId", "text", "", _text, "Name of a batch job. Run again under the same name, also after a crash anywhere, it publishes nothing twice."),
-    Option("queryId", "text", "the checkpoint's id", _text, "Name of a stream, under which its micro-batches are published once, in place of the id that Spark wrote into its checkpoint. A stream whose checkpoint is made anew needs a new one."),
-    Option("checkpointLocation", "folder", "", _text, "Spark's own option."),
+    Option("transactionId", "text", "", not_blank, "Name of a batch job. Run again under the same name, also after a crash anywhere, it publishes nothing twice."),
+    Option("queryId", "text", "the checkpoint's id", not_blank, "Name of a stream, under which its micro-batches are published once, in place of the id that Spark wrote into its checkpoint. A stream whose checkpoint is made anew needs a new one."),
+    Option("checkpointLocation", "folder", "", not_blank, "Spark's own option."),
 )
 """All options but topic settings, in the order of the documentation."""
 # fmt: on
@@ -122,6 +140,8 @@ _IGNORED = {"queryname", "paths"}
 _COMPRESSION = {"compression", "compressiontype", "compression_type", "kafka.compression.type"}
 # INSERT INTO a view or a table hands over what it is read by.
 _OF_VIEWS = {"subscribe", "subscribepattern", "assign", "columns", "includeheaders"}
+# Every topic that is not named; no topic is called so.
+OTHERS = "*"
 _OF_READING = {option.name.lower() for option in READ_OPTIONS if not option.name.startswith("kafka.")}
 
 COLUMN_TYPES = {
@@ -177,8 +197,9 @@ def sink_settings_from(options: Mapping[str, str], *, is_stream: bool) -> SinkSe
     return SinkSettings(
         paths=tuple(map(os.path.abspath, paths)),
         topic=values.get("topic"),
-        partitions=counts if isinstance(counts, int) else 1,
-        partitions_of=() if isinstance(counts, int) else tuple(counts.items()),
+        partitions=counts if isinstance(counts, int) else counts.get(OTHERS, 1),
+        partitions_of=() if isinstance(counts, int) else tuple((name, count) for name, count in counts.items() if name != OTHERS),
+        partitions_of_others=not isinstance(counts, int) and OTHERS in counts,
         partitions_named="partitions" in values and isinstance(counts, int),
         topic_ids=tuple(ids.items()),
         partitioner=values.get("partitioner", "default"),

@@ -28,6 +28,7 @@ from offsetlog.spark.stream_offsets import (
     Known,
     OffsetJson,
     Offsets,
+    TopicIds,
     from_json,
     rate_limited,
     to_json,
@@ -85,8 +86,9 @@ class StreamReader(DataSourceStreamReader):
         ConfigError
             A topic is not there.
         """
-        self._last = self._limited(self._start() if self._last is None else self._last)
-        found = self._json(self._last, self._last_json)
+        start = self._start() if self._last is None else self._last
+        self._last = self._limited(start, Known.of(self._last_json))
+        found = self._json(self._last, self._last_json, start)
         # That the first micro-batch is over is no news.
         if found != without_begins(self._last_json):
             self._last_json = found
@@ -115,7 +117,7 @@ class StreamReader(DataSourceStreamReader):
             begin = self._initial = self._began(end)
             self._standing, self._last, self._last_json = None, stop, end
             # What Spark gives for a start is of now: topics that were made anew since are other ones. Epochs are those of the end.
-            known = Known.of(end)._replace(epochs={})
+            known = Known.of(end)._replace(epochs={}, gone={})
         reading = self._settings.reading
         found = list(self._following().ranges(begin, stop, known, Known.of(end)))
         made = tasks(found, reading)
@@ -138,16 +140,23 @@ class StreamReader(DataSourceStreamReader):
                 logger.warning("%s", warning)
         return self._follower
 
-    def _json(self, offsets: Offsets, before: OffsetJson | None = None) -> OffsetJson:
+    def _json(self, offsets: Offsets, before: OffsetJson | None = None, begin: Offsets | None = None) -> OffsetJson:
         """Return offsets with topic ids and leader epochs; of partitions that stay where they were `before`, those of then.
 
-        The end of the first micro-batch has also where that one begins: after a crash, nothing else tells.
+        The end of the first micro-batch has also where that one begins: after a crash, nothing else tells. And of partitions that went
+        away since `begin`, or before, it has where they were read up to: read from their start, records would come twice.
         """
         begins, self._begins = self._begins, {}
         following, start, known = self._following(), from_json(before or {}), Known.of(before or {})
         stay = {partition.topic for partition, offset in offsets.items() if start.get(partition) == offset}
+        away = {**known.gone, **start, **(begin or {})}
+        away = {partition: offset for partition, offset in away.items() if partition not in offsets}
+        # Where the topic was made anew meanwhile, they will not come back.
+        away = {each: offset for each, offset in away.items() if _is_same(each.topic, known.ids, following.ids)}
+        stay |= {partition.topic for partition in away}
         ids = {topic: known_id for topic, known_id in known.ids.items() if topic in stay}
-        return to_json(offsets, {**ids, **following.ids}, following.epochs(offsets, start, known), begins)
+        epochs = {each: epoch for each, epoch in known.epochs.items() if each in away}
+        return to_json(offsets, {**ids, **following.ids}, {**epochs, **following.epochs(offsets, start, known)}, begins, away)
 
     def _own_warnings(self) -> list[str]:
         """Return what this PySpark cannot do with the options."""
@@ -175,47 +184,50 @@ class StreamReader(DataSourceStreamReader):
         """Whether this is the first micro-batch once more, whose end another process gave: where it began is to be found out again."""
         return self._seen is None and begin == self._initial and stop != self._given
 
-    def _now(self, start: Offsets) -> Offsets:
+    def _now(self, start: Offsets, known: Known) -> Offsets:
         """Return where reading ends for now."""
-        latest = self._there(start)
+        latest = self._there(start, known)
         if self._standing is not None and self._initial is not None:
             # The first micro-batch: of partitions that start at the latest it reads nothing, and leaves new ones to the next one, so
             # that its end in the checkpoint says where the query started, also to older versions (see Follower.initial_again).
-            known = self._initial
+            begun = self._initial
             latest = {
-                partition: known[partition] if partition in self._standing else offset
+                partition: begun[partition] if partition in self._standing else offset
                 for partition, offset in latest.items()
-                if partition in known
+                if partition in begun
             }
             self._standing = None
-            self._begins = {partition: known[partition] for partition in latest}
+            self._begins = {partition: begun[partition] for partition in latest}
         return latest
 
-    def _there(self, start: Offsets) -> Offsets:
-        return self._following().latest(start)
+    def _there(self, start: Offsets, known: Known) -> Offsets:
+        return self._following().latest(start, known)
 
-    def _limited(self, start: Offsets, *, least: bool = True, most: bool = True) -> Offsets:
+    def _limited(self, start: Offsets, known: Known, *, least: bool = True, most: bool = True) -> Offsets:
         """Return where the micro-batch that begins at `start` ends.
 
         Parameters
         ----------
         start
             Where it begins.
+        known
+            What the checkpoint has beside that.
         least, most
             Whether ``minOffsetsPerTrigger`` and ``maxOffsetsPerTrigger`` hold.
         """
-        self._given = self._within_limits(start, least=least, most=most)
+        self._given = self._within_limits(start, known, least=least, most=most)
         return self._given
 
-    def _within_limits(self, start: Offsets, *, least: bool, most: bool) -> Offsets:
-        self._latest = latest = self._now(start)
+    def _within_limits(self, start: Offsets, known: Known, *, least: bool, most: bool) -> Offsets:
+        self._latest = latest = self._now(start, known)
         settings = self._settings
-        if least and settings.min_offsets is not None and self._waits(settings.min_offsets, start, latest):
+        new = latest.keys() - start.keys()
+        again = self._following().again(new, known)
+        if least and settings.min_offsets is not None and self._waits(settings.min_offsets, {**start, **again}, latest):
             return start
         if not most or settings.max_offsets is None:
             return latest
-        new = latest.keys() - start.keys()
-        begin = {**start, **self._following().earliest(new)} if new else start
+        begin = {**start, **self._following().earliest(new - again.keys()), **again} if new else start
         # A partition deleted since it was listed has no start: it stays as it is, and planning reports that it is gone.
         limited = rate_limited(settings.max_offsets, begin, {one: end for one, end in latest.items() if one in begin})
         return {**latest, **limited}
@@ -236,3 +248,8 @@ class StreamReader(DataSourceStreamReader):
             counted(task_count, "task"),
             *behind,
         )
+
+
+def _is_same(topic: str, then: TopicIds, now: TopicIds) -> bool:
+    """Whether both ids are of one topic, as far as they are known."""
+    return topic not in then or topic not in now or then[topic] == now[topic]

@@ -6,8 +6,10 @@ recreated, and differs for one that is named in two ways. Notes of that time are
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +22,7 @@ from offsetlog._commit.publishing import settled
 from offsetlog._commit.whereabouts import unmark
 from offsetlog.errors import ConfigError
 
-__all__ = ["forget_old", "inherit", "query_id"]
+__all__ = ["forget_old", "inherit", "plan_of", "query_id"]
 
 logger = logging.getLogger("offsetlog")
 
@@ -46,6 +48,22 @@ def query_id() -> str:
     return found
 
 
+def plan_of(location: str, sequence: int) -> str | None:
+    """Return what tells a micro-batch from every other one: its checkpoint's place, and what Spark wrote there when it planned it.
+
+    Spark writes offsets and time of a micro-batch once. Run again, it has the same; planned again, or in a copy of the checkpoint, it
+    has not. ``None`` where that cannot be read here.
+    """
+    folder = _folder(location)
+    if folder is None:
+        return None
+    try:
+        planned = Path(folder, "offsets", str(sequence)).read_bytes()
+    except OSError:
+        return None
+    return hashlib.sha256(os.fsencode(os.path.realpath(folder)) + b"\0" + planned).hexdigest()[:32]
+
+
 def inherit(log_dir: str, name: str, location: str, sequence: int, counts: Mapping[str, int]) -> None:
     """Make the note that an older version kept for a checkpoint's location the stream's own, where it is of the same stream.
 
@@ -63,11 +81,13 @@ def inherit(log_dir: str, name: str, location: str, sequence: int, counts: Mappi
     # A stream that begins passes its first numbers, and has a note by its id before it comes to a later one.
     if not sequence == old.sequence > 0:
         if made is None:
+            # Spark repeats the last micro-batch alone.
+            goes_on = f"If it is, give the option queryId with the value {location!r}; if" if sequence == old.sequence else "If"
             message = (
                 f"micro-batch {sequence} may be published already: an older offsetlog noted micro-batches up to {old.sequence} of a "
                 f"stream with checkpointLocation {location!r}, and whether that is this one cannot be told, as the checkpoint's file "
-                f"metadata cannot be read here. If it is, give the option queryId with the value {location!r}; if the checkpoint was "
-                f"made anew since, remove the old note: offsetlog commits --forget {old.name!r} {log_dir}"
+                f"metadata cannot be read here. {goes_on} the checkpoint was made anew since, remove the old note: offsetlog commits "
+                f"--forget {old.name!r} {log_dir}"
             )
             raise ConfigError(message, key="queryId", value=location)
         if made > old.time:
@@ -113,15 +133,21 @@ def _old_note(log_dir: str, name: str, location: str) -> Commit | None:
 
 def _made(location: str, name: str) -> int | None:
     """Return when a checkpoint was made, in ms since 1970; ``None`` where it cannot be read here, or is another stream's by now."""
-    if re.match("[a-zA-Z][a-zA-Z0-9+.-]+:/", location) is not None:
-        parts = urlsplit(location)
-        if parts.scheme != "file":
-            return None
-        location = unquote(parts.path)
-    path = Path(location, "metadata")
+    folder = _folder(location)
+    if folder is None:
+        return None
+    path = Path(folder, "metadata")
     try:
         if f"query {json.loads(path.read_text())['id']}" != name:
             return None
         return path.stat().st_mtime_ns // 1_000_000
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _folder(location: str) -> str | None:
+    """Return a checkpoint's folder; ``None`` where it is not on this machine, or not known."""
+    if re.match("[a-zA-Z][a-zA-Z0-9+.-]+:/", location) is not None:
+        parts = urlsplit(location)
+        return unquote(parts.path) if parts.scheme == "file" else None
+    return location or None

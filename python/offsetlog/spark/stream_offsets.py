@@ -40,7 +40,8 @@ Epochs = dict[TopicPartition, int]
 OffsetJson = dict[str, dict[str, int | str | dict[str, int]]]
 """Offsets as Spark's Kafka source writes them into a checkpoint, with the topic's id and the leader epochs:
 ``{"topic":{"0":23,"1":42,"id":"...","epochs":{"0":5,"1":5}}}``. The end of a query's first micro-batch also has where that one begins:
-``"begins":{"0":0,"1":7}``."""
+``"begins":{"0":0,"1":7}``. Partitions that were read and are not there any more are in ``"gone":{"2":9}``, with the offset that is
+read next if they come back."""
 
 
 class Known(NamedTuple):
@@ -50,16 +51,19 @@ class Known(NamedTuple):
     epochs: Epochs
     begins: Offsets
     """Where the micro-batch begins that ends at the offsets: of a query's first one only, as every other begins where one ended."""
+    gone: Offsets
+    """Where partitions were read up to that went away since, as with a disk that is not mounted."""
 
     @classmethod
     def of(cls, found: Mapping[str, Mapping[str, Any]]) -> Known:
         """Return what the JSON form has of it: older versions wrote less."""
-        return cls(topic_ids(found), leader_epochs(found), _numbers(found, _BEGINS))
+        return cls(topic_ids(found), leader_epochs(found), _numbers(found, _BEGINS), _numbers(found, _GONE))
 
 
 _ID = "id"
 _EPOCHS = "epochs"
 _BEGINS = "begins"
+_GONE = "gone"
 
 
 class Behind(NamedTuple):
@@ -81,19 +85,22 @@ def to_json(
     ids: Mapping[str, str] | None = None,
     epochs: Mapping[TopicPartition, int] | None = None,
     begins: Mapping[TopicPartition, int] | None = None,
+    gone: Mapping[TopicPartition, int] | None = None,
 ) -> OffsetJson:
     """Return offsets in their JSON form, topics and partitions in order: Spark compares its text to tell whether there is news.
 
     Topics without an id have none there, nor partitions without a leader epoch or beginning; neither has what older versions wrote.
     """
-    found: OffsetJson = {}
+    away = gone or {}
+    found: OffsetJson = {topic: {} for topic in sorted({topic for topic, _ in (*offsets, *away)})}
     for topic, partition in sorted(offsets):
-        found.setdefault(topic, {})[str(partition)] = offsets[TopicPartition(topic, partition)]
+        found[topic][str(partition)] = offsets[TopicPartition(topic, partition)]
     for topic, partitions in found.items():
         numbers = [TopicPartition(topic, int(number)) for number in partitions]
+        numbers += sorted(each for each in away if each.topic == topic)
         if ids is not None and topic in ids:
             partitions[_ID] = ids[topic]
-        for key, values in ((_EPOCHS, epochs or {}), (_BEGINS, begins or {})):
+        for key, values in ((_EPOCHS, epochs or {}), (_BEGINS, begins or {}), (_GONE, away)):
             known = {str(each.partition): values[each] for each in numbers if each in values}
             if known:
                 partitions[key] = known
@@ -117,7 +124,7 @@ def from_json(found: Mapping[str, Mapping[str, Any]]) -> Offsets:
         TopicPartition(topic, _number(topic, partition)): int(offset)
         for topic, partitions in found.items()
         for partition, offset in partitions.items()
-        if partition not in (_ID, _EPOCHS, _BEGINS)
+        if partition not in (_ID, _EPOCHS, _BEGINS, _GONE)
     }
 
 

@@ -97,8 +97,10 @@ class Follower:
             first,
         )
 
-    def latest(self, start: Offsets) -> Offsets:
+    def latest(self, start: Offsets, known: Known | None = None) -> Offsets:
         """Return where reading ends for now in every partition that is there, those that `start` does not know included.
+
+        `known` tells of those that were gone at `start`, and are read on from where they were if they are there again.
 
         A partition of which less can be read than before, because replication or a transaction has to be waited for, ends where it
         starts; only one whose log itself is shorter ends before.
@@ -108,7 +110,11 @@ class Follower:
                 listing = self._listing()
                 chosen = listing.chosen()
                 ids = _ids(listing, chosen)
-                ends = {partition: self._end(listing.log(partition), start.get(partition, 0)) for partition in chosen}
+                ends = {}
+                for partition in chosen:
+                    log = listing.log(partition)
+                    begin = start.get(partition) if known is None or partition in start else _again(partition, log, known)
+                    ends[partition] = self._end(log, begin or 0)
             except (FileNotFoundError, LogDirError):
                 # A topic was deleted, or made anew, between the listing and the look at it.
                 if attempt == _LISTINGS - 1:
@@ -117,6 +123,16 @@ class Follower:
                 self._looked_at, self.ids = listing, ids
                 return ends
         raise AssertionError
+
+    def again(self, partitions: Iterable[TopicPartition], known: Known) -> Offsets:
+        """Return where those of these partitions are read on that were gone, and that the last question found again."""
+        found = {}
+        for partition in partitions:
+            log = self._looked_at_log(partition) if partition in known.gone else None
+            offset = None if log is None else _again(partition, log, known)
+            if offset is not None:
+                found[partition] = offset
+        return found
 
     def epochs(self, offsets: Offsets, start: Offsets, known: Known) -> Epochs:
         """Return the leader epoch of the last offset before each, in the logs that the last question was about.
@@ -210,9 +226,14 @@ class Follower:
         """
         at_start, at_end = known_at_start or Known.of({}), known_at_end or Known.of({})
         listing = self._listing()
-        deleted = start.keys() - end.keys()
+        # One that is back needs no word: the next micro-batch reads on.
+        deleted = {each for each in start.keys() - end.keys() if not _is_back(listing, each, at_end)}
         if deleted:
-            self._gone(deleted, "their topics were deleted, or are no longer among those that are asked for")
+            self._gone(
+                deleted,
+                "their topics were deleted, or are no longer among those that are asked for; the checkpoint keeps where they were "
+                "read up to, in case that they come back",
+            )
         for partition in sorted(end):
             log = _log(listing, partition)
             if log is None:
@@ -222,6 +243,11 @@ class Follower:
             first, wanted = start.get(partition), at_end.ids.get(partition.topic)
             known = at_start.ids.get(partition.topic, wanted)
             epoch = at_start.epochs.get(partition)
+            if first is None and partition in at_start.gone:
+                first = self._back(partition, log, at_start)
+                if first is None:
+                    # That the earlier one was gone has been said, or was an error.
+                    known, epoch = wanted, None
             found = None if known is None else topic_id_of(log)
             if found is not None and found not in (known, wanted):
                 # The end is the old topic's too: nothing here is what was planned, and the next micro-batch starts over.
@@ -240,6 +266,29 @@ class Follower:
             begin, stop = self._checked(partition, log, first, stop)
             if begin < stop:
                 yield Range(log, begin, stop)
+
+    def _back(self, partition: TopicPartition, log: Log, known: Known) -> int | None:
+        """Return from where a partition that was gone is read on, after saying so; ``None`` if it is another one, and new."""
+        name, gone = f"{partition.topic}-{partition.partition}", known.gone[partition]
+        first = _again(partition, log, known)
+        if first is None:
+            self._warn(
+                "%s: the topic that is there now is another one than that which was read up to offset %d, and is new; path %s",
+                name,
+                gone,
+                log.path,
+            )
+        elif known.ids.get(partition.topic) is not None and topic_id_of(log) is not None:
+            logger.info("%s is there again; it is read on from offset %d", name, first)
+        else:
+            self._warn(
+                "%s is there again; it is read on from offset %d. It has no topic id: if it was made anew, records below are left "
+                "out; path %s",
+                name,
+                first,
+                log.path,
+            )
+        return first
 
     def _still_held(self, partition: TopicPartition, log: Log, offset: int, epoch: int | None, verb: str, told: int = 0) -> int:
         """Return up to where the log holds what was there below `offset`, after saying what another leader has written there since.
@@ -336,6 +385,25 @@ def _raise_lost(message: str, log: Log, offset: int) -> NoReturn:
     raise OffsetOutOfRangeError(
         message, requested=offset, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset, path=log.path
     )
+
+
+def _again(partition: TopicPartition, log: Log, known: Known) -> int | None:
+    """Return from where a partition that was gone is read on; ``None`` if it was not gone, or is another topic's.
+
+    Without ids, a log that ends below counts as another one. Where that is wrong, records come twice, and none is lost.
+    """
+    offset = known.gone.get(partition)
+    if offset is None:
+        return None
+    then, now = known.ids.get(partition.topic), topic_id_of(log)
+    is_same = log.log_end_offset >= offset if then is None or now is None else then == now
+    return offset if is_same else None
+
+
+def _is_back(listing: Listing, partition: TopicPartition, known: Known) -> bool:
+    """Whether a partition that is known as gone is there, and read on."""
+    log = _log(listing, partition) if partition in known.gone else None
+    return log is not None and _again(partition, log, known) is not None
 
 
 def _ids(listing: Listing, chosen: Iterable[TopicPartition]) -> TopicIds:

@@ -83,7 +83,7 @@ def told_batches(
 
 def batches(
     splits: Sequence[Planned], settings: Settings, pushed: Pushed | None = None, told: Callable[[ScanReport], object] | None = None
-) -> Iterator[pyarrow.RecordBatch]:
+) -> Generator[pyarrow.RecordBatch, None, None]:
     """Yield the Arrow batches of one task, one at a time, each of some MiB at most unless a single record is larger.
 
     After each scan `told` is called with what was done, and what was left out is logged. There is one scan; without ``failOnDataLoss``

@@ -24,7 +24,7 @@ from offsetlog._text import counted
 from offsetlog.errors import ConfigError, OffsetLogError
 from offsetlog.spark.options import Paths
 from offsetlog.spark.registration import activate
-from offsetlog.spark.sink_options import job_name, new_folders
+from offsetlog.spark.sink_options import OTHERS, job_name, new_folders, not_blank
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,6 +35,7 @@ logger = logging.getLogger("offsetlog")
 
 POLL_SECONDS = 0.5
 TELL_SECONDS = 10.0
+PUBLISHED = "all of the write is published"
 
 
 class Published(NamedTuple):
@@ -62,7 +63,8 @@ class WriteSummary(NamedTuple):
     partitions: tuple[Published, ...]
     """In order of topic and partition; those without new records are not among them."""
     is_new: bool
-    """``False``: all this was published before under the same `transaction_id`, and nothing was added now."""
+    """``False``: all this was published before under the same `transaction_id`, and nothing was added now. ``True`` also where an
+    earlier run had died half-way, and this one published the rest."""
     seconds: float
 
     @property
@@ -106,19 +108,22 @@ def write(
     topic
         Topic of all rows; ``None`` takes the column.
     partitions
-        Partitions of topics that are made, of every one or by topic; 1 by default. `topic`, and those named, must have as many
-        where they are there.
+        Partitions of topics that are made, of every one or by topic, with ``"*"`` for the others; 1 by default. `topic`, and those
+        named, must have as many where they are there; with ``"*"`` all must.
     topic_ids
         Ids of topics that are made (22 characters of base64), as a cluster knows them; others are drawn.
     order_by
         Columns by which the records of a partition are ordered. Rows with neither ``partition`` nor key go through one task then.
+        Keys get their partitions when this is called: if another program makes a topic meanwhile, or adds partitions to one, the
+        write is refused.
     preserve_offsets
         A restore: rows keep their ``offset``, and ``leaderEpoch`` where the column is there.
     single_replica
         In a broker's log dir, write also into partitions of which other brokers have replicas, who do not get what is written and
         may have it cut off; without it such a write is refused, and nothing of it is published.
     transaction_id
-        Name of this write. Called again under the same name, also after a crash anywhere, it publishes nothing twice.
+        Name of this write. Called again under the same name, also after a crash anywhere, it publishes nothing twice. Blanks around
+        it do not count, and it must not be blank: of a variable that is not set each run would write all again.
     settings
         Settings of the topics that are made, by Kafka's names; those that shape batches hold for what is written in any case.
     progress
@@ -131,6 +136,9 @@ def write(
         Columns or options that do not fit; raised before a job runs where the arguments show it.
     pyspark.errors.PySparkException
         What failed in a worker or in the commit, as text. What was not published is removed.
+    KeyboardInterrupt
+        Spark may go on without this call. A note of the exception says what is published, and under which `transaction_id` to call
+        again so that nothing is there twice.
 
     Examples
     --------
@@ -139,7 +147,11 @@ def write(
     >>> done.records, [(each.partition, each.start_offset, each.end_offset) for each in done.partitions]
     (100, [(0, 0, 42), (1, 0, 58)])
     """
+    _check_flag("preserve_offsets", preserve_offsets)
+    _check_flag("single_replica", single_replica)
     paths = new_folders(path)
+    # As the sink takes them: under another spelling neither the note would be found nor the topic.
+    topic, transaction_id = _named("topic", topic), _named("transaction_id", transaction_id)
     transaction = transaction_id or f"write-{uuid.uuid4().hex}"
     name = job_name(transaction)
     check_note_is_first(paths, name)
@@ -147,31 +159,41 @@ def write(
     options = dict(LogConfig.from_dict(settings).to_dict() if isinstance(settings, Mapping) else (settings or LogConfig()).to_dict())
     options.update(transactionId=transaction, preserveOffsets=preserve_offsets, singleReplica=single_replica)
     options.update({} if topic is None else {"topic": topic})
-    options.update(
-        {} if partitions is None else {"partitions": partitions if isinstance(partitions, int) else json.dumps(dict(partitions))}
-    )
+    given = partitions if partitions is None or isinstance(partitions, int) else dict(partitions)
+    # Rows get their partitions by these: where a topic has another number by then, the write is refused.
+    counts = _counts(paths, topic, given) if order_by and not preserve_offsets else None
+    numbers = given if counts is None else counts
+    options.update({} if numbers is None else {"partitions": json.dumps(numbers)})
     options.update({} if topic_ids is None else {"topicId": json.dumps(dict(topic_ids))})
-    laid_out = _laid_out(frame, paths, topic, partitions, tuple(order_by), preserve_offsets=preserve_offsets)
+    laid_out = _laid_out(frame, topic, counts or {}, tuple(order_by), preserve_offsets=preserve_offsets)
     began = time.monotonic()
     try:
         activate(frame.sparkSession)
-        try:
-            with _watched(frame.sparkSession, progress):
-                laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(map(_as_item, paths)))
-        except Exception as error:
-            if transaction_id is not None or not _published_even_so(paths[0], name, transaction, error):
-                raise
+        with _watched(frame.sparkSession, progress):
+            laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(map(_as_item, paths)))
+    except (Exception, KeyboardInterrupt) as error:
+        # Of a name that was generated nobody knows, and where Spark is still at work its note is what tells the next call.
+        if transaction_id is not None or not _published_even_so(paths[0], name, transaction, error):
+            raise
+        if isinstance(error, KeyboardInterrupt):
+            _forget_published(paths[0], name)
+            raise
+    try:
         journal = note_of(paths[0], name)
-    finally:
         if transaction_id is None:
             _forget_published(paths[0], name)
+    except KeyboardInterrupt as error:
+        error.add_note(PUBLISHED)
+        raise
     targets = () if journal is None else journal.targets
     published = sorted(
         Published(each.topic, each.partition, each.start, each.end, each.records, each.batches, each.size_bytes, each.tasks)
         for each in targets
         if each.records
     )
-    summary = WriteSummary(tuple(published), before is None, time.monotonic() - began)
+    # A note that was not published is of a run that died: its records were finished, or taken back and written anew, just now.
+    was_there = before is not None and before.is_published and journal is not None and journal.time == before.time
+    summary = WriteSummary(tuple(published), not was_there, time.monotonic() - began)
     for each in published:
         logger.info(
             "%s-%d: %s up to offset %d, %s, %s, %s",
@@ -185,13 +207,27 @@ def write(
     return summary
 
 
+def _check_flag(name: str, value: object) -> None:
+    """Refuse what is neither True nor False: every text counts as true in Python, "false" too."""
+    if not isinstance(value, bool):
+        message = f"{name}: must be True or False, found {value!r:.40}"
+        raise ConfigError(message, key=name, value=str(value)[:200])
+
+
+def _named(argument: str, name: object) -> str | None:
+    if name is not None and not isinstance(name, str):
+        message = f"{argument} must be a str or None, found {type(name).__name__}"
+        raise TypeError(message)
+    return None if name is None else not_blank(argument, name)
+
+
 def _as_item(path: str) -> str:
     """Return a path so that it is one of those between commas in the option."""
     return path if path == path.strip() and "," not in path else f"file://{quote(os.path.abspath(path))}"
 
 
-def _published_even_so(log_dir: str, name: str, transaction: str, error: Exception) -> bool:
-    """Return whether all of a failed write is published; else take it back: its generated name is not used again."""
+def _published_even_so(log_dir: str, name: str, transaction: str, error: BaseException) -> bool:
+    """Return whether all of a write that failed or was interrupted is published; else take it back, and say how to go on."""
     again = f"call write again with transaction_id={transaction!r}, which publishes each record once"
     try:
         note = note_of(log_dir, name)
@@ -205,7 +241,8 @@ def _published_even_so(log_dir: str, name: str, transaction: str, error: Excepti
             # Where only the connection broke, the job may go on.
             text = f"nothing of it is published yet; where Spark may still be at work on it, {again}"
         if note is not None and note.is_published:
-            logger.warning("%s: all of it is published, in spite of an error: %s", name, error)
+            logger.warning("%s: all of it is published, in spite of an error: %s", name, str(error) or type(error).__name__)
+            error.add_note(PUBLISHED)
             return True
     except (OSError, OffsetLogError) as failure:
         text = f"a part of it may be published, and could not be taken back ({failure}); {again}"
@@ -230,9 +267,8 @@ def _forget_published(log_dir: str, name: str) -> None:
 
 def _laid_out(
     frame: DataFrame,
-    paths: Sequence[str],
     topic: str | None,
-    partitions: int | Mapping[str, int] | None,
+    counts: Mapping[str, int],
     order_by: tuple[str, ...],
     *,
     preserve_offsets: bool,
@@ -251,11 +287,19 @@ def _laid_out(
         return frame.repartitionByRange(*columns).sortWithinPartitions(*columns) if columns else frame
     if not order_by:
         return frame
-    known = {name: len(numbers) for name, numbers in _topics(paths).items()}
-    counts = {**(partitions if isinstance(partitions, Mapping) else {}), **known}
-    placed = frame.withColumn("partition", _partition(frame, counts, topic, partitions if isinstance(partitions, int) else 1))
+    placed = frame.withColumn("partition", _partition(frame, counts, topic))
     columns = [name for name in ("topic", "partition") if name in placed.columns]
     return placed.repartition(*columns).sortWithinPartitions(*columns, *order_by)
+
+
+def _counts(paths: Sequence[str], topic: str | None, given: int | Mapping[str, int] | None) -> dict[str, int]:
+    """Return how many partitions each topic has or gets, as the option takes it. One that somebody is just making is not known."""
+    known = {name: len(numbers) for name, numbers in _topics(paths).items() if numbers == list(range(len(numbers)))}
+    if isinstance(given, int):
+        counts = {OTHERS: given, **known, **({} if topic is None else {topic: given})}
+    else:
+        counts = {OTHERS: 1, **known, **(given or {})}
+    return counts if topic is None else {topic: counts.get(topic, counts[OTHERS])}
 
 
 def _topics(paths: Sequence[str]) -> dict[str, list[int]]:
@@ -267,13 +311,14 @@ def _topics(paths: Sequence[str]) -> dict[str, list[int]]:
         return {}
 
 
-def _partition(frame: DataFrame, known: Mapping[str, int], topic: str | None, partitions: int) -> Column:
+def _partition(frame: DataFrame, counts: Mapping[str, int], topic: str | None) -> Column:
     """Return a row's partition by its column or its key; null if it has neither."""
 
     def by_key(name: str | None, key: bytes | str | None) -> int | None:
         if key is None or name is None:
             return None
-        return partition_for(key.encode() if isinstance(key, str) else bytes(key), known.get(name, partitions))
+        count = counts[name] if name in counts else counts[OTHERS]
+        return partition_for(key.encode() if isinstance(key, str) else bytes(key), count)
 
     named = functions.lit(topic) if topic is not None else functions.col("topic")
     routed = functions.udf(by_key, "int")(named, functions.col("key")) if "key" in frame.columns else functions.lit(None).cast("int")

@@ -51,6 +51,7 @@ pub(crate) fn run(args: &Adopt, console: &mut Console<'_>) -> Result<i32, Failur
     let how = AdoptOptions {
         log_dirs: args.log_dirs.clone(),
         metadata: args.metadata.clone(),
+        broker: args.broker.clone(),
         topic: args.topic.clone(),
         topic_id: args.topic_id,
         set_aside: args.set_aside,
@@ -125,13 +126,13 @@ fn text_of(each: &AdoptedPartition, dry_run: bool) -> String {
         // A string takes every write.
         let _ = write!(text, "; topic id {id}, before {before}");
     }
-    let _ = write!(
-        text,
-        "; {}, offsets {} to {}",
-        counted(each.records, "record"),
-        each.log_start_offset,
-        each.log_end_offset
-    );
+    let records = counted(each.records, "record");
+    let _ = if each.log_start_offset < each.log_end_offset {
+        let (first, last) = (each.log_start_offset, each.log_end_offset - 1);
+        write!(text, "; {records}, offsets {first} to {last}")
+    } else {
+        write!(text, "; {records}, empty at {}", each.log_end_offset)
+    };
     for (before, since) in &each.set_aside {
         let _ = match since {
             Some(since) => write!(text, "; {} is now {}", before.display(), since.display()),

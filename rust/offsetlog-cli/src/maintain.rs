@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::json::{Shown, write_json};
+use crate::signals;
 use crate::table::human;
 use crate::topics::{config_of, open_with, shown};
 use crate::unread::write_line;
@@ -65,6 +66,10 @@ struct RemovedLine<'a> {
 }
 
 pub(crate) fn run(args: &Maintain, console: &mut Console<'_>) -> Result<i32, Failure> {
+    // Ctrl-C ends the command behind what is being done, so that it can tell what it has removed.
+    if console.terminal.owns_signals && console.terminal.interrupt.is_none() {
+        console.terminal.interrupt = signals::catch_interrupt();
+    }
     let mut had_any = false;
     loop {
         let code = once(args, &mut had_any, console)?;
@@ -115,20 +120,30 @@ fn once(args: &Maintain, had_any: &mut bool, console: &mut Console<'_>) -> Resul
         },
         ..MaintainOptions::default()
     };
-    let done = log_dir.maintain(&options);
+    let mut report = LogDirMaintainReport::default();
+    let done = log_dir.maintain_into(&options, &mut report);
     let closed = log_dir.close();
-    let report = done.map_err(Failure::Writing)?;
-    closed.map_err(Failure::Writing)?;
+    if let Err(error) = done.and(closed) {
+        // What was removed by then is told all the same, as after Ctrl-C.
+        if !is_idle(&report) || !report.failed.is_empty() {
+            tell(args, &report, console)?;
+        }
+        return Err(Failure::Writing(error));
+    }
     tell(args, &report, console)?;
     if !report.failed.is_empty() {
         return Ok(EXIT_ERROR);
     }
-    let is_idle = report.partitions.is_empty() && report.removed.is_empty();
-    Ok(if args.dry_run && is_idle {
+    Ok(if args.dry_run && is_idle(&report) {
         EXIT_NOTHING
     } else {
         EXIT_FINE
     })
+}
+
+/// Whether nothing was removed or compacted.
+const fn is_idle(report: &LogDirMaintainReport) -> bool {
+    report.partitions.is_empty() && report.removed.is_empty()
 }
 
 fn tell(
@@ -195,11 +210,7 @@ fn tell(
         let name = escaped(&partition.to_string());
         console.error(&format!("{name}: {error}"));
     }
-    if !args.json
-        && report.partitions.is_empty()
-        && report.removed.is_empty()
-        && report.failed.is_empty()
-    {
+    if !args.json && is_idle(report) && report.failed.is_empty() {
         writeln!(
             console.out,
             "nothing to do in {}",

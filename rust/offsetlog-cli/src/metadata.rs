@@ -9,10 +9,11 @@ use crate::console::Console;
 use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
+use crate::progress::Progress;
 use crate::table::{Align, Table, or_dash};
 use crate::{EXIT_FINE, EXIT_NOTHING};
 use offsetlog::format::internal_topic::METADATA_TOPIC;
-use offsetlog::{BrokerRegistration, LogDir, MetadataImage, OpenOptions, TopicImage};
+use offsetlog::{BrokerRegistration, LogDir, MetadataImage, OpenOptions, Steps, TopicImage};
 use offsetlog_ops::which_metadata;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +92,11 @@ pub(crate) fn run(args: &Metadata, console: &mut Console<'_>) -> Result<i32, Fai
         return recreate::run(args, &options, console);
     }
     let log_dir = LogDir::open(&args.paths, &options)?;
-    let found = log_dir.metadata()?;
+    let (bar, progress) = Progress::of_directories(console);
+    let mut steps = Steps::new(&progress);
+    let found = log_dir.metadata_told(&mut steps)?;
+    steps.end()?;
+    drop(bar);
     let image = found.as_ref();
     let left_out = image.map_or(&[][..], |image| &image.warnings);
     for warning in log_dir.warnings().iter().chain(left_out) {

@@ -67,6 +67,7 @@ struct WholeLine<'a> {
     batches: u64,
     groups: usize,
     committed_offsets: u64,
+    share_groups: usize,
     is_complete: bool,
     has_losses: bool,
     events_left_out: u64,
@@ -275,6 +276,7 @@ fn write_report(report: &MirrorReport, console: &mut Console<'_>) -> Result<(), 
         batches: report.progress.batches,
         groups: report.groups,
         committed_offsets: report.committed_offsets,
+        share_groups: report.share_groups,
         is_complete: report.is_complete,
         has_losses: report.has_losses,
         events_left_out: report.events_left_out,
@@ -291,7 +293,7 @@ fn say_report(
 ) -> Result<(), Failure> {
     writeln!(
         console.out,
-        "{} in {} of {} copied into {}, committed offsets of {}",
+        "{} in {} of {} copied into {}, committed offsets of {}{}",
         counted(
             usize::try_from(report.progress.batches).unwrap_or(usize::MAX),
             "batch"
@@ -300,6 +302,10 @@ fn say_report(
         counted(report.partitions.len(), "partition"),
         escaped(&args.into.display().to_string()),
         counted(report.groups, "group"),
+        match report.share_groups {
+            0 => String::new(),
+            count => format!(", not of {}", counted(count, "share group")),
+        },
     )?;
     for each in report
         .partitions

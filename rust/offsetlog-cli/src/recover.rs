@@ -22,6 +22,68 @@ struct Target {
     path: PathBuf,
 }
 
+/// What became of several partitions.
+#[derive(Default)]
+struct Sums {
+    recovered: usize,
+    failed: usize,
+    changed: usize,
+    records: u64,
+    bytes: u64,
+}
+
+/// The totals of several partitions, as the last JSON line.
+#[derive(Serialize)]
+struct SumsLine {
+    dry_run: bool,
+    partitions: usize,
+    partitions_changed: usize,
+    partitions_failed: usize,
+    bytes_cut: u64,
+    records_cut: u64,
+}
+
+impl Sums {
+    fn add(&mut self, report: &RecoveryReport) {
+        self.recovered += 1;
+        self.changed += usize::from(report.is_changed());
+        self.records += report.records_cut();
+        self.bytes += report.cut.iter().map(|cut| cut.bytes).sum::<u64>();
+    }
+
+    const fn line(&self, dry_run: bool) -> SumsLine {
+        SumsLine {
+            dry_run,
+            partitions: self.recovered,
+            partitions_changed: self.changed,
+            partitions_failed: self.failed,
+            bytes_cut: self.bytes,
+            records_cut: self.records,
+        }
+    }
+
+    fn in_words(&self, dry_run: bool) -> String {
+        let partitions = counted(self.recovered, "partition");
+        let (changed, cut) = if dry_run {
+            ("would be changed", "would be cut off")
+        } else {
+            ("changed", "cut off")
+        };
+        let cut = match (self.bytes, self.records) {
+            (0, _) => format!("nothing {cut}"),
+            (bytes, 0) => format!(
+                "{} {cut}, with no record that could be read",
+                counted(bytes, "byte")
+            ),
+            (bytes, records) => {
+                let (bytes, records) = (counted(bytes, "byte"), counted(records, "record"));
+                format!("{bytes} {cut}, with {records} that could be read")
+            }
+        };
+        format!("in all: {} of {partitions} {changed}; {cut}", self.changed)
+    }
+}
+
 /// One partition, as a JSON line.
 #[derive(Serialize)]
 struct ReportLine<'a> {
@@ -31,6 +93,9 @@ struct ReportLine<'a> {
     dry_run: bool,
     changed: bool,
     cut: Vec<CutLine<'a>>,
+    records_cut: u64,
+    first_offset_cut: Option<i64>,
+    last_offset_cut: Option<i64>,
     rebuilt: Vec<RebuiltLine<'a>>,
     tidied: &'a [String],
     warnings: &'a [String],
@@ -65,11 +130,11 @@ pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Fail
         console.warn("no partitions here; a log dir holds directories such as orders-0");
         return Ok(EXIT_NOTHING);
     }
-    let (mut changed, mut failed) = (false, false);
+    let mut sums = Sums::default();
     for target in &targets {
         match recover_one(target, args, console) {
             Ok(report) => {
-                changed |= report.is_changed();
+                sums.add(&report);
                 if args.json {
                     write_json(&mut console.out, &line_of(target, &report))?;
                     console.out.write_all(b"\n")?;
@@ -93,13 +158,19 @@ pub(crate) fn run(args: &Recover, console: &mut Console<'_>) -> Result<i32, Fail
                 )?;
                 let words = with_advice_to_writers(&error);
                 console.error(&format!("{}: {words}", chosen.name()));
-                failed = true;
+                sums.failed += 1;
             }
         }
     }
-    Ok(if failed {
+    if targets.len() > 1 && args.json {
+        write_json(&mut console.out, &sums.line(args.dry_run))?;
+        console.out.write_all(b"\n")?;
+    } else if targets.len() > 1 {
+        writeln!(console.out, "{}", sums.in_words(args.dry_run))?;
+    }
+    Ok(if sums.failed > 0 {
         EXIT_ERROR
-    } else if changed && args.dry_run {
+    } else if sums.changed > 0 && args.dry_run {
         EXIT_DAMAGED
     } else {
         EXIT_FINE
@@ -191,6 +262,9 @@ fn line_of<'a>(target: &'a Target, report: &'a RecoveryReport) -> ReportLine<'a>
                 kept: cut.kept.as_deref().map(Shown::path),
             })
             .collect(),
+        records_cut: report.records_cut(),
+        first_offset_cut: report.offsets_cut().map(|(first, _)| first),
+        last_offset_cut: report.offsets_cut().map(|(_, last)| last),
         rebuilt: report
             .rebuilt
             .iter()
@@ -249,8 +323,8 @@ fn write_text(
     let segments = counted(report.segments_read, "segment");
     let bytes = counted(report.bytes_read, "byte");
     lines.push(format!("  read: {segments}, {bytes}; {offsets}"));
-    let lost: u64 = report.cut.iter().map(|cut| cut.records).sum();
-    if lost > 0 {
+    let lost = report.records_cut();
+    if let Some((first, last)) = report.offsets_cut().filter(|_| lost > 0) {
         let tense = match (report.dry_run, lost) {
             (true, _) => "would be lost",
             (false, 1) => "is lost",
@@ -261,7 +335,7 @@ fn write_text(
             if lost == 1 { "it" } else { "them" },
         );
         lines.push(format!(
-            "  {records} that could be read {tense} to the log; the kept files have {them}"
+            "  {records} that could be read, at offsets {first} to {last}, {tense} to the log; the kept files have {them}"
         ));
     }
     for line in lines {

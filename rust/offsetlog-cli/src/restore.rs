@@ -15,7 +15,7 @@ use offsetlog::disk::IoCall;
 use offsetlog::format::counted;
 use offsetlog::{Error, OpenOptions, TopicPartition, local_path};
 use offsetlog_ops::{
-    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, Target, When,
+    PartitionState, PartitionToRestore, RestoreOptions, RestorePlan, Target, When, span,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -59,12 +59,27 @@ struct PlaceLine<'a> {
     path: Shown<'a>,
 }
 
+/// The plan, as the first JSON line of what is no dry run. Nothing else has its field: if the work ends early, it may be the last line.
+#[derive(Serialize)]
+struct PlanLine<'a> {
+    plan: Planned<'a>,
+}
+
+/// The lines of a dry run in one.
+#[derive(Serialize)]
+struct Planned<'a> {
+    partitions: Vec<PartitionLine<'a>>,
+    #[serde(flatten)]
+    whole: WholeLine<'a>,
+}
+
 /// The whole, as the last JSON line.
 #[derive(Serialize)]
 struct WholeLine<'a> {
     target: &'static str,
     dry_run: bool,
     bytes: u64,
+    reading_seconds_min: Option<u64>,
     missing: Vec<String>,
     left_out: Vec<LeftOutLine<'a>>,
     bootstrap_checkpoints: Vec<Shown<'a>>,
@@ -110,6 +125,9 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
     let mut plan = RestorePlan::make(&args.sources, &args.into, &how, &options)?;
     if !args.json {
         write_plan(&plan, args, console)?;
+    } else if !args.dry_run {
+        write_json(&mut console.out, &plan_line(&plan))?;
+        console.out.write_all(b"\n")?;
     }
     if plan.partitions.is_empty() && plan.missing.is_empty() {
         write_rest(&plan, args, console)?;
@@ -122,10 +140,30 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
     if !args.dry_run {
         console.out.flush()?;
         let (bar, told) = Progress::told(console);
-        plan.run(told.as_ref()).map_err(Failure::Writing)?;
+        let done = plan.run(told.as_ref());
         drop(bar);
+        if let Err(error) = done {
+            // What is done is done, and nobody else tells.
+            let is_untouched =
+                |state: &_| matches!(state, PartitionState::Planned | PartitionState::Refused(_));
+            let partitions = plan.partitions.iter();
+            let done = partitions.filter(|each| !is_untouched(&each.state));
+            write_states(done, args, console)?;
+            console.out.flush()?;
+            return Err(Failure::Writing(error));
+        }
     }
-    for each in &plan.partitions {
+    write_states(&plan.partitions, args, console)?;
+    write_rest(&plan, args, console)?;
+    Ok(exit_code(&plan))
+}
+
+fn write_states<'p>(
+    partitions: impl IntoIterator<Item = &'p PartitionToRestore>,
+    args: &Restore,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    for each in partitions {
         if args.json {
             write_json(&mut console.out, &line_of(each))?;
             console.out.write_all(b"\n")?;
@@ -133,8 +171,7 @@ pub(crate) fn run(args: &Restore, console: &mut Console<'_>) -> Result<i32, Fail
             write_state(each, args.dry_run, console)?;
         }
     }
-    write_rest(&plan, args, console)?;
-    Ok(exit_code(&plan))
+    Ok(())
 }
 
 /// Whether a partition could not be restored.
@@ -203,11 +240,17 @@ fn write_plan(
         Target::StoppedBroker => "a stopped broker's log dirs",
         Target::Folder => "a folder of no broker",
     };
+    let partitions = counted(plan.partitions.len(), "partition");
+    let bytes = human(plan.bytes());
+    let seconds = plan.reading_seconds_min();
+    let time = seconds.map_or_else(String::new, |seconds| {
+        let time =
+            span(i64::try_from(seconds).map_or(i64::MAX, |seconds| seconds.saturating_mul(1000)));
+        format!(" in {time} at least")
+    });
     writeln!(
         console.out,
-        "plan: {} into {into}, {} to read",
-        counted(plan.partitions.len(), "partition"),
-        human(plan.bytes())
+        "plan: {partitions} into {into}, {bytes} to read{time}"
     )?;
     let mut table = Table::new(&[
         ("PARTITION", Align::Left),
@@ -356,6 +399,15 @@ fn write_rest(
     Ok(())
 }
 
+fn plan_line(plan: &RestorePlan) -> PlanLine<'_> {
+    PlanLine {
+        plan: Planned {
+            partitions: plan.partitions.iter().map(line_of).collect(),
+            whole: whole_line(plan, false),
+        },
+    }
+}
+
 fn line_of(each: &PartitionToRestore) -> PartitionLine<'_> {
     let report = each.state.report();
     PartitionLine {
@@ -407,6 +459,7 @@ fn whole_line(plan: &RestorePlan, dry_run: bool) -> WholeLine<'_> {
         target: plan.target.name(),
         dry_run,
         bytes: plan.bytes(),
+        reading_seconds_min: plan.reading_seconds_min(),
         missing: plan.missing.iter().map(ToString::to_string).collect(),
         left_out: plan
             .left_out

@@ -1,4 +1,4 @@
-//! Signals whose default would end `append` or `serve` in the middle: Ctrl-C, SIGTERM, and a file that reaches a limit.
+//! Signals whose default would end `append`, `maintain` or `serve` in the middle: Ctrl-C, SIGTERM, and a file that reaches a limit.
 
 use crate::Terminal;
 use offsetlog::Interrupt;

@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::escape::{escaped, shown};
 use crate::failure::Failure;
 use crate::json::write_json;
+use crate::progress::Progress;
 use crate::table::{Align, Table, or_dash};
 use crate::unread::tell;
 use crate::{EXIT_ERROR, EXIT_FINE, EXIT_NOTHING};
@@ -40,8 +41,11 @@ pub(crate) fn run(args: &Transactions, console: &mut Console<'_>) -> Result<i32,
         ..OpenOptions::default()
     };
     let log_dir = LogDir::open(&args.paths, &options)?;
-    let (mut transactions, left_out, unread) = log_dir.transactions()?;
-    for warning in log_dir.warnings().iter().chain(&left_out) {
+    let (bar, progress) = Progress::of_partitions(console);
+    let list = log_dir.transaction_list(&progress)?;
+    drop(bar);
+    let mut transactions = list.transactions;
+    for warning in log_dir.warnings().iter().chain(&list.warnings) {
         console.warn(warning);
     }
     if !args.ids.is_empty() {
@@ -60,7 +64,7 @@ pub(crate) fn run(args: &Transactions, console: &mut Console<'_>) -> Result<i32,
     } else {
         table(&transactions).write(console)?;
     }
-    if tell(&unread, args.json, console)? {
+    if tell(&list.unread, args.json, console)? {
         return Ok(EXIT_ERROR);
     }
     if transactions.is_empty() {

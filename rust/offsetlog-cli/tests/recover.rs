@@ -59,18 +59,51 @@ fn a_dry_run_says_what_the_run_does_and_every_cut_byte_is_kept() {
     let dry = offsetlog(&["recover", "--dry-run", "--json", text(&log_dir)]);
     assert_eq!((dry.code, dry.err.as_str()), (3, ""));
     assert_eq!(files(&log_dir), before, "a dry run changes nothing");
-    let said = dry.lines();
+    let mut said = dry.lines();
+    let would = said.pop().unwrap();
     assert!(said.len() >= 8);
 
     let run = offsetlog(&["recover", "--json", text(&log_dir)]);
     assert_eq!((run.code, run.err.as_str()), (0, ""));
-    let done = run.lines();
+    let mut done = run.lines();
+    let totals = done.pop().unwrap();
+    let sum = |name: &str| -> u64 {
+        let cuts = done.iter().flat_map(|line| line["cut"].as_array().unwrap());
+        cuts.map(|cut| cut[name].as_u64().unwrap()).sum()
+    };
+    let expected = json!({
+        "dry_run": false,
+        "partitions": done.len(),
+        "partitions_changed": done.iter().filter(|line| line["changed"] == true).count(),
+        "partitions_failed": 0,
+        "bytes_cut": sum("bytes"),
+        "records_cut": sum("records"),
+    });
+    assert_eq!(totals, expected);
+    let mut as_done = would;
+    as_done["dry_run"] = json!(false);
+    assert_eq!(as_done, totals);
     let mut cuts = 0;
     for (said, done) in said.iter().zip(&done) {
         let partition = PathBuf::from(said["path"].as_str().unwrap());
         let mut as_done = said.clone();
         as_done["dry_run"] = json!(false);
         assert_eq!(&as_done, done, "{}", partition.display());
+        let records = |cut: &Value| cut["records"].as_u64().unwrap();
+        let offsets = |name: &str| -> Vec<i64> {
+            let cuts = done["cut"].as_array().unwrap().iter();
+            cuts.filter_map(|cut| cut[name].as_i64()).collect()
+        };
+        let sum: u64 = done["cut"].as_array().unwrap().iter().map(records).sum();
+        assert_eq!(done["records_cut"], sum);
+        assert_eq!(
+            done["first_offset_cut"].as_i64(),
+            offsets("first_offset").into_iter().min()
+        );
+        assert_eq!(
+            done["last_offset_cut"].as_i64(),
+            offsets("last_offset").into_iter().max()
+        );
         for cut in done["cut"].as_array().unwrap() {
             cuts += 1;
             let old = &before[&PathBuf::from(cut["path"].as_str().unwrap())];
@@ -112,6 +145,7 @@ fn a_dry_run_says_what_the_run_does_and_every_cut_byte_is_kept() {
 #[test]
 fn the_text_says_it_in_words() {
     let (_root, log_dir) = torn(&["g-torn-flip-old-0", "g-torn-zeros-0"]);
+    let (_again, torn_again) = torn(&["g-torn-flip-old-0", "g-torn-zeros-0"]);
     let dry = offsetlog(&["recover", "--dry-run", text(&log_dir)]);
     assert_eq!(dry.code, 3);
     let lines: Vec<&str> = dry.text().lines().collect();
@@ -134,7 +168,7 @@ fn the_text_says_it_in_words() {
     );
     assert!(
         dry.text().contains(
-            "\n  56 records that could be read would be lost to the log; the kept files have them\n"
+            "\n  56 records that could be read, at offsets 40 to 95, would be lost to the log; the kept files have them\n"
         ),
         "{}",
         dry.text()
@@ -158,8 +192,23 @@ fn the_text_says_it_in_words() {
             "recovered, what is no batch is cut off:",
             "recovering would cut off what is no batch:",
         )
-        .replace("are lost to", "would be lost to");
+        .replace("are lost to", "would be lost to")
+        .replace(" partitions changed;", " partitions would be changed;")
+        .replace(
+            " cut off, with 56 records",
+            " would be cut off, with 56 records",
+        );
     assert_eq!(words, dry.text());
+    let told = offsetlog(&["recover", "-n", "--json", text(&torn_again)]).lines();
+    let cut: u64 = told[..told.len() - 1]
+        .iter()
+        .flat_map(|line| line["cut"].as_array().unwrap().clone())
+        .map(|cut| cut["bytes"].as_u64().unwrap())
+        .sum();
+    let last = format!(
+        "in all: 2 of 2 partitions would be changed; {cut} bytes would be cut off, with 56 records that could be read"
+    );
+    assert_eq!(lines.last().unwrap(), &last);
 }
 
 #[test]
@@ -199,7 +248,10 @@ fn options_choose_partitions_and_where_to_begin() {
     let names = |args: &[&str]| -> Vec<Value> {
         let args = [&["recover", "-n", "--json"], args].concat();
         let lines = offsetlog(&args).lines().into_iter();
-        lines.map(|line| line["topic"].clone()).collect()
+        lines
+            .filter(|line| line.get("partitions").is_none())
+            .map(|line| line["topic"].clone())
+            .collect()
     };
     let both = ["-t", "g-torn-none", "-t", "g-torn-zeros", text(&log_dir)];
     assert_eq!(names(&both), ["g-torn-none", "g-torn-zeros"]);
@@ -263,6 +315,16 @@ fn one_that_cannot_be_recovered_is_told_and_the_rest_is_done() {
         "{}",
         outcome.text()
     );
+    let lines = offsetlog(&["recover", "--json", text(&log_dir)]).lines();
+    let totals = json!({
+        "dry_run": false,
+        "partitions": 1,
+        "partitions_changed": 0,
+        "partitions_failed": 1,
+        "bytes_cut": 0,
+        "records_cut": 0,
+    });
+    assert_eq!(lines.last().unwrap(), &totals);
     held.close().unwrap();
 }
 

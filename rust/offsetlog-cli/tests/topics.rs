@@ -350,3 +350,24 @@ fn maintain_goes_on_until_it_is_interrupted() {
         run.text()
     );
 }
+
+#[test]
+fn maintain_that_is_interrupted_tells_what_it_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("d");
+    aged(&dir);
+    let oldest = dir.join("aged-0/00000000000000000000.log");
+    let terminal = Terminal {
+        interrupt: Some(Arc::new(move || !oldest.exists())),
+        ..Terminal::default()
+    };
+    let run = offsetlog_on(terminal, &["maintain", text(&dir)]);
+    assert_eq!(run.code, 130);
+    let told = run.text();
+    assert!(
+        told.starts_with("aged-0: offsets 0 to 0 removed, "),
+        "{told}"
+    );
+    assert!(!told.contains("aged-1"), "{told}");
+    assert!(dir.join("aged-1/00000000000000000000.log").exists());
+}

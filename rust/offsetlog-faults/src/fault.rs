@@ -329,15 +329,15 @@ impl Disk for FaultDisk {
     }
 
     fn is_link(&self, path: &Path) -> io::Result<bool> {
-        self.0.inner.is_link(path)
+        self.pass(Call::Stat, path, |disk| disk.is_link(path))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<std::path::PathBuf> {
-        self.0.inner.real_path(path)
+        self.pass(Call::Stat, path, |disk| disk.real_path(path))
     }
 
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
-        self.0.inner.lock_holder(path)
+        self.pass(Call::Lock, path, |disk| disk.lock_holder(path))
     }
 }
 

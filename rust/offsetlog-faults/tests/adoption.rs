@@ -25,6 +25,8 @@ use std::sync::Arc;
 const LOG_DIR: &str = "/sim/logs";
 const STRAY: &str = "/sim/logs/orders-0.0123456789abcdef0123456789abcdef-stray";
 const MARKER: &str = "/sim/logs/.kafka_cleanshutdown";
+/// What is to be told, as long as the note is there.
+const TOLD: &str = "the log ended at 9";
 /// Crashes at each change.
 const CRASHES: usize = 3;
 
@@ -66,6 +68,9 @@ fn adopt(disk: Arc<dyn Disk>) -> Result<(), Error> {
     let in_the_way = is_there && self::is_there(disk.as_ref(), PARTITION)?;
     let log = Log::open(directory, &open)?;
     let first = log.segments()?.first().map_or(0, |first| first.base_offset);
+    if let Some(note) = &note {
+        assert_eq!(note.told, [TOLD]);
+    }
     let noted = note.filter(|_| is_there);
     let start = match noted.and_then(|note| note.log_start_offset) {
         Some(start) => start,
@@ -79,6 +84,7 @@ fn adopt(disk: Arc<dyn Disk>) -> Result<(), Error> {
         in_the_way: in_the_way.then(|| live.to_path_buf()).into_iter().collect(),
         log_start_offset: Some(start).filter(|start| *start > first),
         checked_end_offset: log.log_end_offset()?,
+        told: vec![TOLD.to_owned()],
     };
     drop(log);
     adoption.run(&open, || Ok(())).map(drop)

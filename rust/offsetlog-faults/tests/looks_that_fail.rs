@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 use offsetlog::disk::RealDisk;
-use offsetlog::{LogDir, OpenOptions, VerifyOptions, verify};
+use offsetlog::{Log, LogDir, OpenOptions, VerifyOptions, verify};
 use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -103,4 +103,28 @@ fn a_link_that_cannot_be_followed_is_told_as_unread() {
     let kinds = |call, path: &str| call == Call::List && path.ends_with("logs/g-plain-0");
     let (severity, reason) = worst(&failing(kinds));
     assert_eq!(severity, "error", "{reason}");
+}
+
+#[test]
+fn a_lock_that_cannot_be_asked_for_may_be_a_brokers() {
+    let folder = tempfile::tempdir().unwrap();
+    copied(&golden("log-dir-1"), folder.path());
+    let partition = folder.path().join("g-plain-0");
+    let kinds = |call, path: &str| call == Call::Lock && path.ends_with("/.lock");
+    let told = |error: offsetlog::Error| {
+        assert_eq!(error.path(), Some(&*folder.path().join(".lock")), "{error}");
+    };
+    assert!(
+        !Log::open(&partition, &OpenOptions::default())
+            .unwrap()
+            .has_running_owner()
+    );
+    told(Log::open(&partition, &failing(kinds)).unwrap_err());
+    // Of many at once, each says it.
+    let log_dir = LogDir::open(&[folder.path()], &failing(kinds)).unwrap();
+    let partitions = log_dir.partitions();
+    assert!(partitions.len() > 10);
+    for opened in log_dir.logs(&partitions, 2) {
+        told(opened.unwrap_err());
+    }
 }

@@ -320,6 +320,26 @@ impl fmt::Display for SegmentFileName {
     }
 }
 
+/// Makes the name of a live file of a segment: the offset with its zeros, and the ending.
+///
+/// Offsets on a disk are not negative; one that is has its sign before the zeros, as [`format!`] has it.
+#[must_use]
+pub fn segment_file_name(offset: i64, extension: &str) -> String {
+    let mut digits = [b'0'; OFFSET_DIGITS];
+    let Ok(mut rest) = u64::try_from(offset) else {
+        return format!("{offset:020}{extension}");
+    };
+    for digit in digits.iter_mut().rev() {
+        // One digit.
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let mut name = String::with_capacity(OFFSET_DIGITS + extension.len());
+    name.push_str(core::str::from_utf8(&digits).unwrap_or_default());
+    name.push_str(extension);
+    name
+}
+
 /// Whether a snapshot of the metadata log is whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetadataSnapshotState {
@@ -455,9 +475,11 @@ fn parse_digits(digits: &str, count: usize) -> Result<i64, &'static str> {
     if digits.len() != count || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err("a segment's file is named by an offset of exactly 20 digits");
     }
-    digits
-        .parse()
-        .map_err(|_| "the offset in the file's name is beyond 9223372036854775807")
+    let mut digits = digits.bytes().map(|digit| i64::from(digit - b'0'));
+    let number = digits.try_fold(0_i64, |number, digit| {
+        number.checked_mul(10)?.checked_add(digit)
+    });
+    number.ok_or("the offset in the file's name is beyond 9223372036854775807")
 }
 
 #[cfg(test)]

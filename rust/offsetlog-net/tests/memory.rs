@@ -12,7 +12,7 @@
 #[path = "broker/client.rs"]
 mod client;
 
-use client::{Client, Fetch, NOW, clean, int, open, structs};
+use client::{Asks, Client, Fetch, NOW, clean, int, open, structs};
 use offsetlog::format::cursor::Reader;
 use offsetlog::format::error::Part;
 use offsetlog::format::message::{Struct, Value};
@@ -434,7 +434,7 @@ fn a_request_that_is_too_large_ends_its_connection() {
         input.extend_from_slice(&frame);
         MEMORY.reset_peak_usage();
         let before = MEMORY.current_usage();
-        let output = answer_all(&broker, &limits, &input);
+        let output = answer_all(&broker, &limits, None, &input);
         let peak = MEMORY.peak_usage() - before;
         assert_eq!(output.is_empty(), !is_answered);
         assert!(peak <= 20_000 * 600 + (2 << 20), "{peak}");

@@ -11,7 +11,7 @@
 #[path = "common/mod.rs"]
 mod echo;
 
-use echo::{Echo, PATIENCE, ask, fds, frame, quick, read_frame};
+use echo::{Echo, PATIENCE, ask, fds, frame, quick, read_frame, resident};
 use offsetlog_net::transport::{
     Event, Server, ServerError, ServerLimits, ServerOptions, answer_all,
 };
@@ -438,6 +438,67 @@ fn more_connections_than_allowed_wait_for_a_place() {
     assert_eq!(read_frame(&mut third).unwrap(), b"echo third");
 }
 
+/// Each listener sees the last place free, and one of them gives it away.
+#[test]
+fn several_listeners_share_the_places() {
+    let mut options = ServerOptions::at([SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 4]);
+    options.limits = ServerLimits {
+        connections_max: 1,
+        ..quick()
+    };
+    let server = Server::start(Arc::new(Echo::new()), options).unwrap();
+    let connect = |at: &SocketAddr| {
+        let stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let mut clients: Vec<TcpStream> = server.addresses().iter().map(connect).collect();
+    for client in &mut clients {
+        client.write_all(&frame(b"echo in")).unwrap();
+    }
+    let mut answers = 0;
+    until("all are served, one after the other", || {
+        assert!(server.connections() <= 1);
+        clients.retain_mut(|client| {
+            client
+                .set_read_timeout(Some(Duration::from_millis(20)))
+                .unwrap();
+            let is_served = client.peek(&mut [0]).is_ok_and(|count| count > 0);
+            if is_served {
+                assert_eq!(read_frame(client).unwrap(), b"echo in");
+                answers += 1;
+            }
+            // Gone, it gives its place to the next one.
+            !is_served
+        });
+        clients.is_empty()
+    });
+    assert_eq!(answers, 4);
+}
+
+/// Silent connections take all places and queue for more: whoever asks gets in behind them, as their deadline ends them.
+#[test]
+fn more_silent_connections_than_allowed_lock_nobody_out() {
+    let (places, silent) = (4, 20);
+    let running = Running::start(ServerLimits {
+        connections_max: places,
+        handshake_timeout: Duration::from_millis(200),
+        ..quick()
+    });
+    let mut flood: Vec<TcpStream> = (0..silent).map(|_| running.connect()).collect();
+    until("an honest client is answered", || {
+        assert!(running.server.connections() <= places);
+        // On a busy machine its own deadline may pass before its thread reads.
+        ask(&mut running.connect(), b"echo hello").is_ok_and(|answer| answer == b"echo hello")
+    });
+    // Connections are taken in order: at most the other places still have silent ones.
+    let told = running.told.lock().unwrap().clone();
+    let is_ended = |line: &&String| line.starts_with("handshake-timeout: ");
+    assert!(told.iter().filter(is_ended).count() > silent - places);
+    assert!(flood.iter_mut().all(is_closed));
+    until("all are gone", || running.server.connections() == 0);
+}
+
 /// 1,000 that are half open, then 1,000 that are idle: bounded memory, and descriptors come back.
 #[test]
 fn a_thousand_connections_cost_little_and_give_back_all() {
@@ -462,13 +523,6 @@ fn a_thousand_connections_cost_little_and_give_back_all() {
     drop(running);
     // Other tests run in this process meanwhile.
     until("descriptors are back", || fds() < before + 200);
-}
-
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().split(' ').next()?.parse().ok())
-        .unwrap_or(0)
 }
 
 #[test]
@@ -517,13 +571,13 @@ fn a_client_that_never_reads_does_not_hold_up_the_stop() {
     for _ in 0..40 {
         let _ = (&client).write_all(&frame(b"file 0 1000000"));
     }
-    // It is stuck once the buffers of both sockets are full: then nothing moves for a while.
+    // It is stuck once the buffers of both sockets are full: then nothing moves for a while. Some systems never let them grow to one answer.
     let (mut seen, mut since) = (0, Instant::now());
     until("it is stuck", || {
         if running.echo.received() != seen {
             (seen, since) = (running.echo.received(), Instant::now());
         }
-        seen > 2 && since.elapsed() > Duration::from_secs(2)
+        seen > 0 && since.elapsed() > Duration::from_secs(2)
     });
     let begun = Instant::now();
     assert!(!running.server.stop(Duration::from_millis(200)));
@@ -625,10 +679,10 @@ fn bytes_in_memory_are_answered_as_on_a_socket() {
     for request in ["echo one", "file 3 100", "silent", "wait 0", "close end"] {
         input.extend(frame(request.as_bytes()));
     }
-    let whole = answer_all(&echo, &quick(), &input);
+    let whole = answer_all(&echo, &quick(), None, &input);
     assert!(whole.ends_with(b"end"));
     for end in 0..input.len() {
-        let part = answer_all(&echo, &quick(), &input[..end]);
+        let part = answer_all(&echo, &quick(), None, &input[..end]);
         assert!(whole.starts_with(&part), "{end}");
     }
     assert!(echo.all_ended());

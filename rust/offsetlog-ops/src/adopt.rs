@@ -4,16 +4,24 @@
 //! metadata does not have, or has elsewhere: a broker would set it aside again.
 
 mod beside;
+mod given;
+mod groups;
+mod notes;
+mod settings;
 mod target;
 
 use crate::places::{LogDirPlace, PartitionPlace, Places};
-use beside::{first_name, in_the_way, refuse_other_brokers};
+use crate::restore::is_kafkas_own;
+use crate::retention::{BrokerRetention, LogAge};
+pub(crate) use beside::contents;
+use beside::{blocked, first_name, in_the_way, refuse_other_brokers};
+use given::{located, refuse_log_dirs};
 use offsetlog::disk::IoCall;
 use offsetlog::format::name::{DirectoryName, DirectoryState, PARTITION_METADATA, directory_name};
 use offsetlog::format::{Uuid, counted};
 use offsetlog::{
-    Adoption, Error, ErrorKind, Finding, FolderKind, Log, OpenOptions, Result, Severity,
-    VerifyOptions, folder_kind, interrupted_adoption, local_path, verify,
+    Adoption, Error, ErrorKind, Finding, Log, OpenOptions, Result, Severity, VerifyOptions,
+    interrupted_adoption, local_path, verify,
 };
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -34,6 +42,8 @@ pub struct AdoptOptions {
     pub log_dirs: Vec<PathBuf>,
     /// The folder with the cluster's metadata log, or ZooKeeper's data, if it is not one of the log dirs.
     pub metadata: Option<PathBuf>,
+    /// The broker's `server.properties`: without it nobody knows whether its retention deletes what is taken in.
+    pub broker: Option<PathBuf>,
     /// The topic, where its name is cut short in the directory's name.
     pub topic: Option<String>,
     /// The topic's id, where no metadata tells it.
@@ -55,6 +65,7 @@ impl fmt::Debug for AdoptOptions {
         f.debug_struct("AdoptOptions")
             .field("log_dirs", &self.log_dirs)
             .field("metadata", &self.metadata)
+            .field("broker", &self.broker)
             .field("topic", &self.topic)
             .field("topic_id", &self.topic_id)
             .field("set_aside", &self.set_aside)
@@ -89,7 +100,7 @@ pub struct AdoptedPartition {
     pub log_start_offset: i64,
     /// Offset that the next record gets.
     pub log_end_offset: i64,
-    /// What a broker does that may surprise, and what is not known; a sentence each.
+    /// What is missing, stuck or goes, what a broker does that may surprise, and what is not known; a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -135,18 +146,22 @@ pub fn adopt<P: AsRef<Path>>(
     if paths.is_empty() {
         return Ok(Vec::new());
     }
-    let mut plans = plan(&paths, how, open)?;
+    let (mut plans, places) = plan(&paths, how, open)?;
+    let retentions = settings::retentions(&plans, &places, how, open)?;
     let total = plans.iter().map(Plan::bytes_to_check).sum();
     let mut done = 0;
-    for (plan, given) in plans.iter_mut().zip(given) {
+    for ((plan, retention), given) in plans.iter_mut().zip(retentions).zip(given) {
         let name = given.file_name().unwrap_or_default().to_string_lossy();
-        plan.check_log(open, &checking(how, (done, total), &name))?;
+        plan.check_log(&retention, open, &checking(how, (done, total), &name))?;
         done += plan.bytes_to_check();
         if let Some(progress) = &how.progress {
             progress(done, total, &name);
         }
         plan.show_as(given);
     }
+    groups::add(&mut plans, &places, open)?;
+    // Each directory is decided anew, by what is there then.
+    drop(places);
     if how.dry_run {
         return Ok(plans.into_iter().map(|plan| plan.adopted).collect());
     }
@@ -180,73 +195,24 @@ fn checking(how: &AdoptOptions, (done, total): (u64, u64), name: &str) -> Verify
 struct Plan {
     adopted: AdoptedPartition,
     adoption: Adoption,
+    /// The log dir that it is in: what holds for all directories of that is not kept with each.
+    log_dir: PathBuf,
     /// The leader epoch that the cluster counts, if it is known.
     cluster_epoch: Option<i32>,
+    /// Whether the topic is compacted by its settings.
+    is_compacted: bool,
+    /// The next producer id that the cluster gives out, if it is known.
+    next_producer_id: Option<i64>,
     /// Base offsets and sizes.
     segments: Vec<(i64, u64)>,
     /// Whether it gets another name, or got it from an earlier call that ended then.
     is_renamed: bool,
-}
-
-/// The absolute path of a directory; of one whose adoption was interrupted behind its renaming, the path since.
-fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
-    let path = local_path(directory)?;
-    let Err(missing) = open.disk.stat(&path) else {
-        return Ok(path);
-    };
-    let (Some(log_dir), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Error::io(IoCall::Stat, &path, missing));
-    };
-    for entry in open.disk.list(log_dir).unwrap_or_default() {
-        let is_live = DirectoryName::parse(&entry.name)
-            .is_ok_and(|parsed| parsed.state == DirectoryState::Live);
-        let place = log_dir.join(&entry.name);
-        if is_live && interrupted_adoption(&place, open)?.is_some_and(|note| *note.name == *name) {
-            return Ok(place);
-        }
-    }
-    if let Some(live) = taken_in(&path, open) {
-        let reason = format!(
-            "it is not there, and {} is: leave it out if an earlier call took it in",
-            live.display()
-        );
-        return Err(Error::log_dir(&path, reason));
-    }
-    Err(Error::io(IoCall::Stat, &path, missing))
-}
-
-/// The live directory of the partition that a missing directory was one of, if there is one beside it.
-fn taken_in(path: &Path, open: &OpenOptions) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let parsed = DirectoryName::parse(name).ok()?;
-    let live = directory_name(parsed.topic, parsed.partition).ok()?;
-    let live = path.with_file_name(live);
-    open.disk.stat(&live).is_ok().then_some(live)
-}
-
-/// Refuses a log dir and the folder around log dirs: a user who names one may not mean every directory in it.
-fn refuse_log_dirs(path: &Path) -> Result<()> {
-    let reason = match folder_kind(path) {
-        Ok(FolderKind::LogDir) => {
-            "a log dir found, a partition's directory expected: name one in it".to_owned()
-        }
-        Ok(FolderKind::AroundLogDirs(log_dirs)) => {
-            let names: Vec<String> = log_dirs
-                .iter()
-                .map(|log_dir| log_dir.display().to_string())
-                .collect();
-            format!(
-                "the folder around log dirs found, a partition's directory expected: name one in {}",
-                names.join(" ")
-            )
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::log_dir(path, reason))
+    /// What an earlier call that did not come to its end had to tell of what goes.
+    told_before: Vec<String>,
 }
 
 /// Decides about all of them, by names and small files only.
-fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec<Plan>> {
+fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<(Vec<Plan>, Places)> {
     let mut folders: Vec<PathBuf> = Vec::new();
     let around = paths.iter().filter_map(|path| path.parent());
     let all = around.map(Path::to_path_buf);
@@ -288,7 +254,10 @@ fn plan(paths: &[PathBuf], how: &AdoptOptions, open: &OpenOptions) -> Result<Vec
         }
         plans.push(planned);
     }
-    Ok(plans)
+    if let Some(first) = plans.first_mut() {
+        first.adopted.notes.extend(places.warnings.iter().cloned());
+    }
+    Ok((plans, places))
 }
 
 fn find<'p>(places: &'p Places, path: &Path) -> Result<(&'p LogDirPlace, &'p PartitionPlace)> {
@@ -321,8 +290,8 @@ fn plan_one(
     if !in_the_way.is_empty() && !how.set_aside {
         return Err(Error::log_dir(path, blocked(&in_the_way, &target, open)));
     }
-    let asides = in_the_way.iter().map(|path| contents(path, open));
-    notes.extend(asides.map(|aside| format!("set aside: {aside}")));
+    let told = of_set_aside(&in_the_way, open);
+    notes.extend(told.clone());
     let before = found.topic_id.as_ref().ok().copied().flatten();
     if let Err(error) = &found.topic_id {
         notes.push(format!("its partition.metadata could not be read: {error}"));
@@ -380,6 +349,9 @@ fn plan_one(
     Ok(Plan {
         is_renamed,
         cluster_epoch: target.leader_epoch,
+        is_compacted: target.is_compacted,
+        next_producer_id: target.next_producer_id,
+        log_dir: place.path.clone(),
         segments: segments
             .iter()
             .map(|each| (each.base_offset, each.size_bytes))
@@ -406,45 +378,23 @@ fn plan_one(
             in_the_way,
             log_start_offset: inside.filter(|start| *start > first).or(below),
             checked_end_offset: end,
+            told,
         },
+        told_before: interrupted.map_or_else(Vec::new, |note| note.told),
     })
 }
 
-/// A directory, and which offsets it has.
-fn contents(path: &Path, open: &OpenOptions) -> String {
-    let ends = Log::open(path, open).and_then(|log| {
-        let first = log.segments()?.first().map(|first| first.base_offset);
-        let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
-        Ok((first.unwrap_or(start), start, end))
-    });
-    match ends {
-        // The log dir's line may be older than the directory.
-        Ok((first, start, end)) if start > end && first < end => format!(
-            "{} (offsets {first} to {}, below its log start offset {start})",
-            path.display(),
-            end - 1
-        ),
-        Ok((_, start, end)) if start >= end => format!("{} (without records)", path.display()),
-        Ok((_, start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
-        Err(error) => format!("{} (which cannot be read: {error})", path.display()),
-    }
+/// What is set aside, a sentence each.
+fn of_set_aside(in_the_way: &[PathBuf], open: &OpenOptions) -> Vec<String> {
+    let asides = in_the_way.iter().map(|path| contents(path, open));
+    asides
+        .map(|aside| on_one_line(&format!("set aside: {aside}")))
+        .collect()
 }
 
-fn blocked(in_the_way: &[PathBuf], target: &Target, open: &OpenOptions) -> String {
-    let told = in_the_way.iter().map(|path| contents(path, open));
-    let told: Vec<String> = told.collect();
-    format!(
-        "{} in the place of this partition of {:?}, and a broker does not start with both: {}; set_aside=True or --set-aside renames \
-         {} to -stray first",
-        if told.len() == 1 {
-            "a directory stands"
-        } else {
-            "directories stand"
-        },
-        target.topic,
-        told.join(", "),
-        if told.len() == 1 { "it" } else { "them" },
-    )
+/// As a note can keep it.
+fn on_one_line(sentence: &str) -> String {
+    sentence.replace(['\n', '\r'], " ")
 }
 
 /// Whether a finding is about a file that is rewritten.
@@ -488,7 +438,12 @@ impl Plan {
     }
 
     /// Reads the whole log: what a broker would cut is not taken in.
-    fn check_log(&mut self, open: &OpenOptions, how: &VerifyOptions) -> Result<()> {
+    fn check_log(
+        &mut self,
+        retention: &BrokerRetention,
+        open: &OpenOptions,
+        how: &VerifyOptions,
+    ) -> Result<()> {
         let path = &self.adoption.directory;
         if !self.adopted.is_changed {
             return Ok(());
@@ -530,6 +485,20 @@ impl Plan {
         } else {
             log.log_end_offset()?
         };
+        let notes = notes::of_check(&log, &report, self.is_compacted, open)?;
+        self.adopted.notes.extend(notes.all);
+        let of_what_goes = notes.of_what_goes.iter();
+        self.adoption
+            .told
+            .extend(of_what_goes.map(|sentence| on_one_line(sentence)));
+        for sentence in std::mem::take(&mut self.told_before) {
+            if !self.adoption.told.contains(&sentence) {
+                self.adopted.notes.push(sentence.clone());
+                self.adoption.told.push(sentence);
+            }
+        }
+        let of_producers = notes::of_producers(&log, self.next_producer_id)?;
+        self.adopted.notes.extend(of_producers);
         let epoch = log.leader_epoch()?;
         if let (Some(epoch), Some(known)) = (epoch, self.cluster_epoch)
             && epoch > known
@@ -539,6 +508,22 @@ impl Plan {
                  own ended, so that consumers and followers that ask for it get no answer"
             ));
         }
+        let age = LogAge::of(&log, &self.segments, None)?;
+        let topic = &self.adoption.topic;
+        let mut announced = retention.announced(topic, &[age]);
+        // A directory that was set aside has no line in the cleaner's checkpoint any more: nothing tells but that it is Kafka's own.
+        // One that cannot be read says nothing either.
+        let was_compacted = match log.cleaner_offset() {
+            Err(error) if error.is_of_process() => return Err(error),
+            point => matches!(point, Ok(Some(_))),
+        };
+        if !is_kafkas_own(topic) && !was_compacted {
+            announced.extend(retention.announced_compaction(topic, &[age]));
+        }
+        let announced = announced.into_iter();
+        let notes =
+            announced.map(|(reason, commands)| format!("{reason}: {}", commands.join("; ")));
+        self.adopted.notes.extend(notes);
         let first = self.segments.first().map_or(0, |(first, _)| *first);
         let start = self.adoption.log_start_offset;
         if let Some(start) = start.filter(|start| *start > first) {
@@ -567,7 +552,7 @@ impl Plan {
         }
         let path = self.adoption.directory.clone();
         let done = self.adoption.run(open, || {
-            let again = plan(std::slice::from_ref(&path), how, open)?;
+            let (again, _) = plan(std::slice::from_ref(&path), how, open)?;
             let is_same = again.first().is_some_and(|again| again.is_same(&self));
             if is_same {
                 return Ok(());
@@ -586,3 +571,6 @@ impl Plan {
         })
     }
 }
+
+#[cfg(test)]
+mod killed_tests;

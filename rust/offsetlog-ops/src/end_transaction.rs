@@ -4,7 +4,7 @@
 //! partitions may have it: so it is never aborted, and an abort that it wants is never committed.
 
 use crate::producers::{
-    Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe,
+    Coordinators, EPOCH_PER_TRANSACTION, PartitionProducer, Standing, describe, lost_end,
 };
 use offsetlog::{
     AppendOptions, Error, Log, LogDir, LogDirOptions, MarkerOptions, OpenOptions,
@@ -41,8 +41,10 @@ pub struct EndedTransaction {
     pub last_stable_offset_before: i64,
     /// The same afterwards; unchanged in a dry run.
     pub last_stable_offset: i64,
-    /// What is odd about the coordinators' records.
+    /// What is odd about the coordinators' records, and which acknowledged offsets the partition lost at its end.
     pub warnings: Vec<String>,
+    /// That the partition ends below its high watermark, before.
+    lost_end: Option<String>,
 }
 
 /// Ends the open transaction of a producer in one partition, with a marker that is on the disk when this returns. `paths` are the log
@@ -62,7 +64,7 @@ pub fn end_transaction<P: AsRef<Path>>(
     options: &EndTransactionOptions,
     (open, how): (&OpenOptions, &LogDirOptions),
 ) -> Result<EndedTransaction> {
-    let (mut ended, _) = plan(paths, partition, producer_id, options, (open, how))?;
+    let (mut ended, _) = plan(paths, partition, producer_id, options, (open, how), None)?;
     if options.dry_run {
         return Ok(ended);
     }
@@ -77,13 +79,15 @@ pub fn end_transaction<P: AsRef<Path>>(
     }
 }
 
-/// Reads what the partition and the coordinators say, and decides.
+/// Reads what the partition and the coordinators say, and decides. `planned` is what was decided before the partition was opened for
+/// writing: that lowers the high watermark, the only trace of a lost end.
 fn plan<P: AsRef<Path>>(
     paths: &[P],
     partition: &TopicPartition,
     producer_id: i64,
     options: &EndTransactionOptions,
     (open, how): (&OpenOptions, &LogDirOptions),
+    planned: Option<&EndedTransaction>,
 ) -> Result<(EndedTransaction, MarkerOptions)> {
     let log_dir = LogDir::open_with_metadata(paths, open, how.metadata.as_deref())?;
     let log = log_dir.log(&partition.topic, partition.partition)?;
@@ -103,8 +107,18 @@ fn plan<P: AsRef<Path>>(
         return Err(Error::argument("producer_id", reason));
     };
     let mut coordinators = Coordinators::told(&log_dir, options.progress.clone());
-    let found = describe(&log, partition, producer, &mut coordinators)?;
-    let commit = decide(&found, options, &coordinators)?;
+    let lost = match planned {
+        Some(planned) => planned.lost_end.clone(),
+        None => lost_end(&log)?,
+    };
+    let found = describe(
+        &log,
+        partition,
+        producer,
+        lost.as_deref(),
+        &mut coordinators,
+    )?;
+    let commit = decide(&found, options, lost.as_deref(), &coordinators)?;
     let known = coordinators.of(&producer)?;
     let version = known.and_then(|known| known.client_transaction_version);
     let transaction_version = i16::try_from(version.unwrap_or(0)).unwrap_or(0).clamp(0, 2);
@@ -127,13 +141,15 @@ fn plan<P: AsRef<Path>>(
         transaction_version,
     };
     let stable = log.last_stable_offset()?;
+    let warnings = coordinators.warnings().iter().cloned();
     let ended = EndedTransaction {
         producer: found,
         committed: commit,
         marker_offset: None,
         last_stable_offset_before: stable,
         last_stable_offset: stable,
-        warnings: coordinators.warnings().to_vec(),
+        warnings: warnings.chain(lost.clone()).collect(),
+        lost_end: lost,
     };
     Ok((ended, marker))
 }
@@ -149,7 +165,8 @@ fn append<P: AsRef<Path>>(
     let partition = &planned.producer.partition;
     let writer = log_dir.log_writer(&partition.topic, partition.partition)?;
     let producer_id = planned.producer.producer.producer_id;
-    let (again, marker) = plan(paths, partition, producer_id, options, (open, how))?;
+    let how = (open, how);
+    let (again, marker) = plan(paths, partition, producer_id, options, how, Some(planned))?;
     if again != *planned {
         let reason =
             "somebody changed the partition or its coordinator's record meanwhile; call again";
@@ -168,6 +185,7 @@ fn append<P: AsRef<Path>>(
 fn decide(
     found: &PartitionProducer,
     options: &EndTransactionOptions,
+    lost_end: Option<&str>,
     coordinators: &Coordinators<'_>,
 ) -> Result<bool> {
     let id = found.transactional_id.as_deref().unwrap_or_default();
@@ -198,6 +216,10 @@ fn decide(
             "{}, so nobody can tell from here whether the transaction was committed; if you know, say so: --without-state with --commit or \
              --abort (without_state=True with commit=)",
             match found.standing {
+                Standing::Unknown if lost_end.is_some() => format!(
+                    "{}: the marker of this transaction may be among them",
+                    lost_end.unwrap_or_default()
+                ),
                 _ if !coordinators.are_here() => format!("no partition of {STATE_TOPIC} is here"),
                 Standing::Unknown if torn_end.is_some() => torn_end.unwrap_or_default().to_owned(),
                 Standing::Hanging if found.state.is_some() => format!(
@@ -242,9 +264,11 @@ pub fn transaction_ends(
         partition: log.partition(),
     };
     let mut coordinators = Coordinators::new(log_dir);
+    let lost = lost_end(log)?;
+    let lost = lost.as_deref();
     let mut ends = Vec::new();
     for producer in open {
-        let producer = describe(log, &partition, *producer, &mut coordinators)?;
+        let producer = describe(log, &partition, *producer, lost, &mut coordinators)?;
         let is_decided = producer.standing == Standing::Committing;
         let options = EndTransactionOptions {
             commit: (!is_decided).then_some(false),
@@ -252,7 +276,7 @@ pub fn transaction_ends(
             dry_run: true,
             ..EndTransactionOptions::default()
         };
-        let commit = decide(&producer, &options, &coordinators).ok();
+        let commit = decide(&producer, &options, lost, &coordinators).ok();
         ends.push(TransactionEnd { producer, commit });
     }
     Ok(ends)

@@ -98,7 +98,8 @@ impl Place {
             partition: 0,
         };
         let (open, how) = (OpenOptions::default(), LogDirOptions::default());
-        plan(&self.paths(), &partition, PRODUCER, &abort(), (&open, &how))
+        let how = (&open, &how);
+        plan(&self.paths(), &partition, PRODUCER, &abort(), how, None)
     }
 
     /// Decides to abort, lets `meanwhile` happen, and appends.

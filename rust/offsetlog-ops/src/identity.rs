@@ -123,8 +123,8 @@ pub struct Identity {
 /// `partition.metadata`, and no log but the metadata's; changes nothing. A broker that runs may have changed its mind since.
 ///
 /// # Errors
-/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, and for the folder around log dirs;
-/// `Interrupted`; those of the progress. Damage is no error, but a reason; so is metadata that cannot be read.
+/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, for the folder around log dirs, and for a file
+/// that was set aside; `Interrupted`; those of the progress. Damage is no error, but a reason; so is metadata that cannot be read.
 ///
 /// ```no_run
 /// use offsetlog::{DirectoryProgress, OpenOptions};

@@ -9,17 +9,20 @@
 )]
 
 mod adopt;
+mod broker_groups;
 mod commands;
 mod end_transaction;
 mod identity;
 mod kafka_topics;
 mod places;
+mod producer_ids;
 mod producers;
 mod prometheus;
 mod recreation;
 mod replicas;
 mod reset;
 mod restore;
+mod retention;
 mod salvage;
 mod shell;
 mod topic_config;

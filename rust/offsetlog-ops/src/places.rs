@@ -7,8 +7,8 @@ use offsetlog::format::name::{
 };
 use offsetlog::format::{MetaProperties, PartitionMetadata, Uuid};
 use offsetlog::{
-    DirectoryProgress, Error, ErrorKind, FolderKind, LogDir, MetadataImage, OpenOptions, Result,
-    Steps, folder_kind, local_path,
+    DirectoryProgress, Error, ErrorKind, FolderKind, Log, LogDir, MetadataImage, OpenOptions,
+    Result, Steps, folder_kind, local_path, not_a_log_dir,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -59,8 +59,8 @@ impl Places {
     /// Lists the folders, and reads the metadata if it is among them.
     ///
     /// # Errors
-    /// `Io` if one cannot be listed; `LogDir` for the folder around log dirs, with the paths that work, and if nothing is here that a
-    /// log dir consists of; `Interrupted`. Damage inside is no error.
+    /// `Io` if one cannot be listed; `LogDir` for a file that was set aside, for the folder around log dirs, with the paths that work,
+    /// and if one has nothing that a log dir consists of; `Interrupted`. Damage inside is no error.
     pub(crate) fn read<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
         Self::read_told(paths, options, &DirectoryProgress::default())
     }
@@ -82,27 +82,25 @@ impl Places {
             metadata_error: None,
             warnings: Vec::new(),
         };
+        if paths.is_empty() {
+            return Err(not_a_log_dir(Path::new(""), false));
+        }
         let mut opened = Vec::new();
-        let mut is_empty = true;
         for path in paths {
             let path = local_path(path)?;
-            match folder_kind(&path)? {
+            let kind = folder_kind(&path).map_err(|error| of_a_file(error, &path, options))?;
+            match kind {
                 FolderKind::Partition => {
                     steps.add(1);
                     steps.at(&path)?;
                     places.add_partition(&path, options);
                     opened.push(path);
-                    is_empty = false;
                 }
                 FolderKind::LogDir => {
                     places.add_log_dir(&path, options, &mut steps)?;
                     opened.push(path);
-                    is_empty = false;
                 }
-                FolderKind::ZooKeeper => {
-                    opened.push(path);
-                    is_empty = false;
-                }
+                FolderKind::ZooKeeper => opened.push(path),
                 FolderKind::AroundLogDirs(_) => {
                     // It says which paths work.
                     LogDir::open(&[&path], options)?;
@@ -110,16 +108,11 @@ impl Places {
                 _ => {
                     places.add_log_dir(&path, options, &mut steps)?;
                     let added = places.log_dirs.last();
-                    is_empty &= added.is_none_or(|added| added.partitions.is_empty());
+                    if added.is_none_or(|added| added.partitions.is_empty()) {
+                        return Err(not_a_log_dir(&path, paths.len() > 1));
+                    }
                 }
             }
-        }
-        if is_empty {
-            let first = paths.first().map_or(Path::new(""), AsRef::as_ref);
-            return Err(Error::log_dir(
-                first,
-                "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
-            ));
         }
         let foreign = places.choose_cluster();
         opened.retain(|path| !foreign.iter().any(|folder| path.starts_with(folder)));
@@ -358,6 +351,26 @@ impl PartitionPlace {
             state: name.state,
             topic_id,
         }
+    }
+}
+
+/// A file that was set aside from a log is none of the folders that are asked for; it can be made one.
+fn of_a_file(error: Error, path: &Path, options: &OpenOptions) -> Error {
+    let is_file = matches!(
+        error.kind(),
+        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotADirectory
+    );
+    match Log::open(path, options) {
+        Ok(log) if is_file => {
+            let reason = format!(
+                "a file that was set aside from {}-{}; give a folder: `offsetlog salvage FILE --into DIR` makes a log of its whole batches, and \
+                 DIR can be given",
+                log.topic(),
+                log.partition()
+            );
+            Error::log_dir(path, reason)
+        }
+        _ => error,
     }
 }
 

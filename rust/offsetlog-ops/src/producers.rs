@@ -148,18 +148,27 @@ fn of_partition(
     } else {
         log.producers()?
     };
+    let lost = lost_end(&log)?;
     let mut producers = Vec::new();
     for producer in found {
-        producers.push(describe(&log, partition, producer, coordinators)?);
+        let lost = lost.as_deref();
+        producers.push(describe(&log, partition, producer, lost, coordinators)?);
     }
     Ok(producers)
 }
 
-/// What is known of a producer of a partition.
+/// That a partition lost acknowledged records at its end, and so maybe the markers of what is open in it.
+pub(crate) fn lost_end(log: &Log) -> Result<Option<String>> {
+    let lost = log.lost_end()?;
+    Ok(lost.map(|lost| format!("{}-{}: {lost}", log.topic(), log.partition())))
+}
+
+/// What is known of a producer of a partition. `lost` is its [`lost_end`].
 pub(crate) fn describe(
     log: &Log,
     partition: &TopicPartition,
     producer: ProducerState,
+    lost: Option<&str>,
     coordinators: &mut Coordinators<'_>,
 ) -> Result<PartitionProducer> {
     let is_open = producer.transaction_first_offset.is_some();
@@ -169,9 +178,15 @@ pub(crate) fn describe(
         _ if !is_open => Standing::None,
         Some(transaction) => {
             let is_last = coordinators.torn_end(Some(transaction)).is_none();
-            standing_of(transaction, is_last, log, (partition, &producer))?
+            let standing = standing_of(transaction, is_last, log, (partition, &producer))?;
+            // The record may be of a transaction behind a marker that is lost.
+            if lost.is_none() || is_decided_by_epoch(transaction) {
+                standing
+            } else {
+                Standing::Unknown
+            }
         }
-        None if are_whole => Standing::Hanging,
+        None if are_whole && lost.is_none() => Standing::Hanging,
         None => Standing::Unknown,
     };
     Ok(PartitionProducer {
@@ -324,6 +339,17 @@ fn may_be_of(transaction: &Transaction, producer: &ProducerState) -> Option<bool
 fn is_epoch_of_records(transaction: &Transaction, producer: &ProducerState) -> Option<bool> {
     let epoch = transaction.ongoing_epoch?;
     Some(epoch == i32::from(producer.producer_epoch))
+}
+
+/// Whether a record decides by its epoch of which transaction it is, and the coordinator waits for that one's markers.
+fn is_decided_by_epoch(transaction: &Transaction) -> bool {
+    raises_epochs(transaction)
+        && matches!(
+            transaction.state,
+            TransactionState::PrepareCommit
+                | TransactionState::PrepareAbort
+                | TransactionState::PrepareEpochFence
+        )
 }
 
 /// Whether each end of a transaction of this client raises the producer's epoch.

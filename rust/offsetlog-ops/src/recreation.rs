@@ -65,8 +65,8 @@ impl TopicToMake {
 /// Changes nothing.
 ///
 /// # Errors
-/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, for the folder around log dirs, and for log dirs of
-/// several clusters;
+/// `Io` if a folder cannot be listed; `LogDir` if none of them has anything of a log dir, for the folder around log dirs, for a file that was
+/// set aside, and for log dirs of several clusters;
 /// `Interrupted`; those of the progress. Metadata that cannot be read is no error: see [`Recreation::metadata_error`].
 ///
 /// ```no_run

@@ -8,8 +8,11 @@ mod bootstrap;
 mod choice;
 mod committed;
 mod compare;
+mod expiring;
 mod new_topic;
 mod open_transactions;
+mod own_groups;
+mod pace;
 mod remains;
 mod run;
 mod same_topic;
@@ -20,11 +23,14 @@ mod unknown;
 mod write_topics;
 
 use crate::places::refuse_overlap;
+use crate::producer_ids;
 use crate::replicas::Extent;
 use crate::salvage::{Cut, SalvageReport};
 use bootstrap::Bootstrap;
 use choice::{FailedReplica, SourcePartition};
 use committed::BehindTheEnd;
+pub(crate) use committed::{Committed, commits};
+use expiring::OffsetsRetention;
 use new_topic::{NewTopic, NewTopicPartition};
 use offsetlog::format::Uuid;
 use offsetlog::{BrokerSettings, Error, Log, LogDir, OpenOptions, Result, TopicPartition};
@@ -39,6 +45,7 @@ use tiered::RemoteStorage;
 pub use remains::Remaining;
 pub use sources::name_matches;
 pub use targets::Target;
+pub(crate) use unknown::is_kafkas_own;
 
 /// Called as the work proceeds with the bytes that are done, all of them, and the partition at work.
 pub type RestoreProgress = Arc<dyn Fn(u64, u64, &str) + Send + Sync>;
@@ -64,7 +71,7 @@ pub struct RestoreOptions {
     /// The `server.properties` of the target's brokers: what holds for a topic that has nothing of its own. Without it nobody
     /// knows whether their retention deletes what is restored.
     pub broker: Option<PathBuf>,
-    /// Keeps the topics' own retention even if it deletes what is restored.
+    /// Keeps retention and `cleanup.policy` in a new cluster even if they delete what is restored.
     pub keep_retention: bool,
 }
 
@@ -223,8 +230,8 @@ impl PartitionToRestore {
         self.log_start_offset = source.log_start_offset;
         self.log_end_offset = Some(source.stop).filter(|stop| *stop < i64::MAX);
         self.is_cut = source.is_cut;
-        self.bytes = source.bytes;
-        self.newest_timestamp = source.newest_timestamp;
+        self.bytes = source.age.bytes;
+        self.newest_timestamp = source.age.newest_timestamp;
         self.leader_epoch = Some(source.leader_epoch).filter(|epoch| *epoch >= 0);
         // The cluster may take the epochs of this one.
         let is_above = |known: &i32| source.leader_epoch > *known;
@@ -262,7 +269,7 @@ pub struct RestorePlan {
     pub bootstrap_checkpoints: Vec<PathBuf>,
     /// What is left to be done by hand.
     pub remaining: Vec<Remaining>,
-    /// What is odd about the sources.
+    /// What is odd about the sources and the target.
     pub warnings: Vec<String>,
     /// Whether a topic is among `left_out` that was asked for.
     lacks_topics: bool,
@@ -279,6 +286,9 @@ pub struct RestorePlan {
     /// What the target's cluster gives out next.
     target_producer_id: Option<i64>,
     behind_the_end: BehindTheEnd,
+    offsets_retention: OffsetsRetention,
+    /// The ids that topics have in the sources.
+    source_ids: BTreeMap<String, Uuid>,
     how: RestoreOptions,
     options: OpenOptions,
 }
@@ -288,8 +298,8 @@ impl RestorePlan {
     /// only to find a time, and committed offsets; memory holds these and the metadata.
     ///
     /// # Errors
-    /// `Argument`: no such topic; an end of a partition that no source has; no log dir. `LogDir`: the target is not what `how` says; the text says what to do. `Io`;
-    /// `Interrupted`. A partition that cannot be restored is no error, but [`PartitionState::Refused`].
+    /// `Argument`: no such topic; an end of a partition that no source has; no log dir. `LogDir`: the target is not what `how` says; the text says what to do.
+    /// `Cluster`: a mirror fills one of its log dirs. `Io`; `Interrupted`. A partition that cannot be restored is no error, but [`PartitionState::Refused`].
     ///
     /// ```no_run
     /// use offsetlog::OpenOptions;
@@ -315,6 +325,7 @@ impl RestorePlan {
         let broker = broker.transpose()?;
         let mut targets = Targets::read(into, how, broker.as_ref(), options)?;
         let found = sources::find(sources, how, targets.kind, options)?;
+        let now = (options.clock)();
         let mut plan = Self {
             target: targets.kind,
             partitions: Vec::new(),
@@ -335,17 +346,17 @@ impl RestorePlan {
             new_topics: Vec::new(),
             configs: BTreeMap::new(),
             next_producer_id: 0,
-            target_producer_id: targets
-                .metadata
-                .as_ref()
-                .and_then(|known| known.next_producer_id),
+            target_producer_id: targets.metadata.as_ref().and_then(producer_ids::next_of),
             behind_the_end: BehindTheEnd::default(),
+            offsets_retention: OffsetsRetention::of(broker.as_ref(), now),
+            source_ids: found.topic_ids(),
             how: how.clone(),
             options: options.clone(),
         };
-        let now = (options.clock)();
-        let mut retention = Retention::new(&targets, broker.as_ref(), now, how.keep_retention);
+        let mut retention =
+            Retention::new((&found, &targets), broker.as_ref(), now, how.keep_retention);
         plan.place(&found, &mut targets, &mut retention, how)?;
+        plan.warnings.append(&mut targets.warnings);
         if targets.kind == Target::NewCluster {
             plan.fresh = targets.without_others(&plan.partitions);
             plan.warnings.extend(targets.lacks_brokers(how));

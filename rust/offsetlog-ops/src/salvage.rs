@@ -23,6 +23,7 @@ use offsetlog::format::name::DirectoryName;
 use offsetlog::{
     BuiltPartition, Error, ErrorKind, Hole, Log, LogConfig, LogDir, NewPartition, OnCorrupt,
     OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail, TruncationWatch,
+    in_brokers_log_dir,
 };
 use outside::{missing_end, missing_start};
 use replicas::Replicas;
@@ -134,7 +135,8 @@ impl SalvageReport {
 ///
 /// # Errors
 /// `LogDir`: `source` is no partition directory with segments, or was truncated meanwhile; `into` is not named `topic-partition`, is not empty, or lies in
-/// `source`. `Locked`: `into` is in the log dir of a running broker. `Io`, `Interrupted`. Damage is no error.
+/// `source`. `Locked`: `into` is in the log dir of a running broker. `Cluster`: it is in one that a mirror fills. `Io`, `Interrupted`.
+/// Damage is no error.
 ///
 /// ```no_run
 /// use offsetlog::OpenOptions;
@@ -154,7 +156,10 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let log = Log::open(source, options)?;
     let place = (into.as_ref(), None);
-    Ok(salvage_log(&log, place, options, how, (None, None), &[])?.report)
+    let mut report = salvage_log(&log, place, options, how, (None, None), &[])?.report;
+    let warning = in_brokers_log_dir(into.as_ref(), options);
+    report.warnings.extend(warning);
+    Ok(report)
 }
 
 /// What was made of a log.

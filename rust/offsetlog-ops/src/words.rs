@@ -49,6 +49,15 @@ pub(crate) fn brokers(ids: &[i32]) -> String {
     }
 }
 
+/// Why nothing is put into a topic that ZooKeeper's controller deletes as soon as it starts; what to do.
+pub(crate) fn about_to_be_deleted(topic: &str) -> String {
+    format!(
+        "the cluster is about to delete topic {topic:?} (/admin/delete_topics/{topic} in ZooKeeper), with all that is put into it: remove \
+         that node (zookeeper-shell.sh localhost:2181 delete /admin/delete_topics/{topic}) while no broker runs; or let the cluster delete \
+         the topic and make it anew. Then run this again, with ZooKeeper's data of then"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
 use crate::progress::Raised;
+use crate::raise::noted;
 use crate::rows;
 use offsetlog::format::Uuid;
 use offsetlog_ops::{AdoptOptions, AdoptedPartition};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[pyfunction]
-#[pyo3(signature = (directories, options, *, log_dirs, metadata, topic, topic_id, set_aside, single_replica, dry_run, progress))]
+#[pyo3(signature = (directories, options, *, log_dirs, metadata, broker, topic, topic_id, set_aside, single_replica, dry_run, progress))]
 #[allow(clippy::too_many_arguments, reason = "one parameter an option")]
 pub(crate) fn adopt(
     py: Python<'_>,
@@ -21,6 +22,7 @@ pub(crate) fn adopt(
     options: OpenValues,
     log_dirs: Vec<PathBuf>,
     metadata: Option<PathBuf>,
+    broker: Option<PathBuf>,
     topic: Option<String>,
     topic_id: Option<String>,
     set_aside: bool,
@@ -39,6 +41,7 @@ pub(crate) fn adopt(
     let how = AdoptOptions {
         log_dirs,
         metadata,
+        broker,
         topic,
         topic_id,
         set_aside,
@@ -73,10 +76,7 @@ fn with_those(py: Python<'_>, error: PyErr, done: &Mutex<Vec<String>>) -> PyErr 
         "taken in before that: {}; leave them out of the next call",
         done.join(", ")
     );
-    match error.value(py).call_method1("add_note", (note,)) {
-        Ok(_) => error,
-        Err(failure) => failure,
-    }
+    noted(py, error, &note)
 }
 
 fn row(each: AdoptedPartition, dry_run: bool) -> rows::AdoptedPartition {

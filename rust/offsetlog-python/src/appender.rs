@@ -7,13 +7,15 @@ use crate::log::{Log, open_options};
 use crate::options::{AppendValues, MaintainValues, MarkerValues, OpenValues, WriteValues};
 use crate::progress::Raised;
 use crate::pushed_records;
-use crate::raise::OrRaise;
+use crate::raise::{OrRaise, noted};
 use crate::record_arguments::{RecordArguments, checked_epoch};
 use crate::rows;
 use crate::writer::Writer;
+use crate::writers::{self, Writers};
 use offsetlog::disk::process_id;
 use offsetlog::format::Uuid;
 use offsetlog::format::attributes::Codec;
+use offsetlog::format::counted;
 use offsetlog::{
     AppendInfo, AppendLogOptions, AppendOptions, AppendOrigin, BatchBuilder, CompactOptions,
     Compaction, Cut, MaintainOptions, MaintainReport, MarkerOptions, Producer, RecoverOptions,
@@ -29,6 +31,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Appender {
     log: offsetlog::LogWriter,
     clock: LogClock,
+    /// Those that gather records for it; shared by all logs of a log dir.
+    writers: Writers,
     /// The process that opened it.
     process: u32,
     /// One batch that is filled and emptied by each append: its buffers stay.
@@ -104,7 +108,7 @@ impl Appender {
         };
         let open = || offsetlog::LogWriter::open(&path, &options, &write);
         let log = clock.timed(py, open)?.or_raise(py)?;
-        Ok(Self::of(log, clock))
+        Ok(Self::of(log, clock, Writers::default()))
     }
 
     /// The log, for reading beside the appends.
@@ -316,9 +320,14 @@ impl Appender {
 
     fn maintain(&self, py: Python<'_>, options: MaintainValues) -> PyResult<rows::MaintainReport> {
         let options = maintain_options(py, options)?;
-        let maintain = || self.log.maintain(&options);
-        let report = self.clock.timed(py, maintain)?.or_raise(py)?;
-        Ok(maintain_row(report))
+        let mut report = MaintainReport::default();
+        let maintain = || self.log.maintain_into(&options, &mut report);
+        let done = self.clock.timed(py, maintain)?.or_raise(py);
+        match done {
+            Ok(()) => Ok(maintain_row(report)),
+            Err(error) if report.dry_run || report.is_empty() => Err(error),
+            Err(error) => Err(noted(py, error, &done_before(&[maintained(&report)]))),
+        }
     }
 
     #[pyo3(signature = (*, first_dirty, map_bytes))]
@@ -362,8 +371,12 @@ impl Appender {
         self.log.is_closed()
     }
 
+    /// Appends what its writers hold, and closes it whatever becomes of that.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.log.close()).or_raise(py)
+        let path = self.log.log().path();
+        let lost = self.writers.end(py, Some(path));
+        let closed = detached(py, || self.log.close());
+        writers::closed(py, lost, closed)
     }
 
     /// For tests of recovery: as a killed process leaves the files.
@@ -382,10 +395,11 @@ impl From<AppendValues> for AppendOptions {
 }
 
 impl Appender {
-    pub(crate) fn of(log: offsetlog::LogWriter, clock: LogClock) -> Self {
+    pub(crate) fn of(log: offsetlog::LogWriter, clock: LogClock, writers: Writers) -> Self {
         Self {
             log,
             clock,
+            writers,
             process: process_id(),
             batch: Mutex::default(),
         }
@@ -397,6 +411,10 @@ impl Appender {
 
     pub(crate) fn engine(&self) -> (offsetlog::LogWriter, LogClock) {
         (self.log.clone(), self.clock.clone())
+    }
+
+    pub(crate) const fn writers(&self) -> &Writers {
+        &self.writers
     }
 }
 
@@ -449,6 +467,29 @@ pub(crate) fn maintain_options(
         config: config.map(|pairs| config::parse(py, pairs)).transpose()?,
         ..MaintainOptions::default()
     })
+}
+
+/// What was removed and compacted, in words.
+pub(crate) fn maintained(report: &MaintainReport) -> String {
+    let removed = report.removed.iter().map(|segment| {
+        format!(
+            "offsets {} to {} removed ({})",
+            segment.base_offset,
+            segment.end_offset - 1,
+            segment.reason.name()
+        )
+    });
+    let compactions = report.compactions.iter();
+    let compactions = compactions.map(|pass| format!("compacted up to offset {}", pass.end_offset));
+    let files = Some(report.deleted.len()).filter(|files| *files > 0);
+    let deleted = files.map(|files| format!("{} deleted", counted(files, "file")));
+    let words: Vec<String> = removed.chain(compactions).chain(deleted).collect();
+    words.join(", ")
+}
+
+/// The note of what stays done though an error ended the work.
+pub(crate) fn done_before(things: &[String]) -> String {
+    format!("done before that: {}", things.join("; "))
 }
 
 pub(crate) fn maintain_row(report: MaintainReport) -> rows::MaintainReport {

@@ -4,7 +4,7 @@ use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::options::OpenValues;
 use crate::progress::Raised;
-use crate::raise::{OrRaise, raise};
+use crate::raise::raise;
 use crate::rows;
 use offsetlog::{NodeAnswer, OpenOptions};
 use offsetlog_ops::{DirectoryIdentity, Recreation};
@@ -58,19 +58,22 @@ pub(crate) enum Node {
 }
 
 #[pyfunction]
-#[pyo3(signature = (folder, node, options, *, show_secrets))]
+#[pyo3(signature = (folder, node, options, *, show_secrets, progress))]
 pub(crate) fn zookeeper_node(
     py: Python<'_>,
     folder: PathBuf,
     node: String,
     options: OpenValues,
     show_secrets: bool,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<Node> {
     let options = open_options(&options);
+    let raised = Raised::default();
+    let progress = raised.of_directories(progress);
     let answer = detached(py, || {
-        offsetlog::zookeeper_node(&folder, &node, show_secrets, &options)
+        offsetlog::zookeeper_node(&folder, &node, show_secrets, &options, &progress)
     });
-    Ok(match answer.or_raise(py)? {
+    Ok(match raised.or(py, answer)? {
         NodeAnswer::Data(data) => Node::Data(PyBytes::new(py, &data).unbind()),
         NodeAnswer::Missing { parent, children } => Node::Missing((parent, children)),
     })

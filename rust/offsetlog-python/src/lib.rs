@@ -42,6 +42,7 @@ mod server;
 mod topics;
 mod verify;
 mod writer;
+mod writers;
 
 use pyo3::prelude::*;
 

@@ -11,8 +11,8 @@ use crate::scan::Later;
 use offsetlog::format::Uuid;
 use offsetlog::{
     AccessControlEntry, BrokerRegistration, ClientQuota, Group, GroupMember, GroupOffset,
-    GroupsOptions, MetadataImage, PartitionRegistration, ShareGroupOffset, Stray, TopicImage,
-    TopicPartition, Transaction, Unread,
+    GroupsOptions, MetadataImage, PartitionRegistration, ShareGroupOffset, Steps, Stray,
+    TopicImage, TopicPartition, Transaction, Unread,
 };
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -363,24 +363,41 @@ impl LogDir {
     }
 
     /// Transactions, warnings of what was left out, and what could not be read.
-    fn transactions(&self, py: Python<'_>) -> PyResult<Partial<rows::Transaction>> {
-        let read = || {
+    #[pyo3(signature = (*, progress))]
+    fn transactions(
+        &self,
+        py: Python<'_>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Partial<rows::Transaction>> {
+        let raised = Raised::default();
+        let progress = raised.of_partitions(progress);
+        let list = detached(py, || {
             self.0.check_one_cluster()?;
-            self.0.transactions()
-        };
-        let (transactions, warnings, unread) = detached(py, read).or_raise(py)?;
-        let transactions = transactions.into_iter().map(transaction_row);
-        Ok((transactions.collect(), warnings, unread_errors(py, unread)))
+            self.0.transaction_list(&progress)
+        });
+        let list = raised.or(py, list)?;
+        let transactions = list.transactions.into_iter().map(transaction_row);
+        let unread = unread_errors(py, list.unread);
+        Ok((transactions.collect(), list.warnings, unread))
     }
 
     /// What the metadata log says, and warnings of what was left out of it.
-    #[pyo3(signature = (*, show_secrets))]
+    #[pyo3(signature = (*, show_secrets, progress))]
     fn metadata(
         &self,
         py: Python<'_>,
         show_secrets: bool,
+        progress: Option<Py<PyAny>>,
     ) -> PyResult<Option<(rows::MetadataImage, Vec<String>)>> {
-        let mut image = detached(py, || self.0.metadata()).or_raise(py)?;
+        let raised = Raised::default();
+        let progress = raised.of_directories(progress);
+        let image = detached(py, || {
+            let mut steps = Steps::new(&progress);
+            let image = self.0.metadata_told(&mut steps)?;
+            steps.end()?;
+            Ok(image)
+        });
+        let mut image = raised.or(py, image)?;
         if let Some(image) = image.as_mut().filter(|_| !show_secrets) {
             image.hide_secrets();
         }
@@ -388,14 +405,20 @@ impl LogDir {
     }
 
     /// Strays, unless a part of the metadata is missing, and warnings of what was left out of it.
-    fn strays(&self, py: Python<'_>) -> PyResult<Option<StrayRows>> {
+    #[pyo3(signature = (*, progress))]
+    fn strays(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Option<StrayRows>> {
+        let raised = Raised::default();
+        let progress = raised.of_directories(progress);
         let found = detached(py, || {
-            let image = self.0.metadata()?;
-            image
-                .map(|image| Ok((self.0.strays(&image)?, image.warnings)))
-                .transpose()
+            let mut steps = Steps::new(&progress);
+            let Some(image) = self.0.metadata_told(&mut steps)? else {
+                return Ok(None);
+            };
+            let strays = self.0.strays_told(&image, &mut steps)?;
+            steps.end()?;
+            Ok(Some((strays, image.warnings)))
         });
-        let Some((strays, warnings)) = found.or_raise(py)? else {
+        let Some((strays, warnings)) = raised.or(py, found)? else {
             return Ok(None);
         };
         let strays = strays.map(|strays| strays.into_iter().map(stray_row).collect());

@@ -173,6 +173,7 @@ fn report_row(report: MirrorReport) -> rows::MirrorReport {
         batches: report.progress.batches,
         groups: report.groups,
         committed_offsets: report.committed_offsets,
+        share_groups: report.share_groups,
         partitions: report.partitions.iter().map(partition_row).collect(),
         events: report.events.iter().map(event_row).collect(),
         events_left_out: report.events_left_out,

@@ -4,6 +4,7 @@
 //! ever silently ignored.
 
 use crate::config::Pairs;
+use crate::raise::noted;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -23,10 +24,7 @@ fn option<'py, T: FromPyObjectOwned<'py>>(
         let error: PyErr = error.into();
         // As PyO3 does for arguments.
         let note = format!("while processing '{name}'");
-        match error.value(given.py()).call_method1("add_note", (note,)) {
-            Ok(_) => error,
-            Err(failure) => failure,
-        }
+        noted(given.py(), error, &note)
     })
 }
 

@@ -41,6 +41,14 @@ pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     told.map_or_else(|failure| failure, |_| raised)
 }
 
+/// The exception with a note.
+pub(crate) fn noted(py: Python<'_>, raised: PyErr, note: &str) -> PyErr {
+    match raised.value(py).call_method1("add_note", (note,)) {
+        Ok(_) => raised,
+        Err(failure) => failure,
+    }
+}
+
 fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let arguments = PyDict::new(py);
     let built = match error.kind() {

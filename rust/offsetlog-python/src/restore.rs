@@ -28,14 +28,18 @@ pub(crate) fn restore(
     let dry_run = values.dry_run;
     let how = options_of(values);
     let progress = raised.of_names(progress);
-    let plan = detached(py, || {
+    let done = detached(py, || {
         let mut plan = RestorePlan::make(&sources, &into, &how, &options)?;
         if !dry_run {
             plan.run(progress.as_ref())?;
+            return Ok((plan, None));
         }
-        Ok(plan)
+        // This reads too: of a dying disk it may take minutes.
+        let seconds = plan.reading_seconds_min();
+        Ok((plan, seconds))
     });
-    raised.or(py, plan).map(|plan| report_row(plan, dry_run))
+    let row = |(plan, seconds)| report_row(plan, dry_run, seconds);
+    raised.or(py, done).map(row)
 }
 
 fn options_of(values: RestoreValues) -> RestoreOptions {
@@ -55,11 +59,16 @@ fn options_of(values: RestoreValues) -> RestoreOptions {
     }
 }
 
-fn report_row(plan: RestorePlan, dry_run: bool) -> rows::RestoreReport {
+fn report_row(
+    plan: RestorePlan,
+    dry_run: bool,
+    reading_seconds_min: Option<u64>,
+) -> rows::RestoreReport {
     rows::RestoreReport {
         target: plan.target.name(),
         dry_run,
         bytes: plan.bytes(),
+        reading_seconds_min,
         has_losses: plan.has_losses(),
         missing: plan.missing.into_iter().map(partition_key).collect(),
         left_out: plan

@@ -1,6 +1,8 @@
 //! `LogDirAppender`: log dirs that are open for appending. Converts, detaches, calls, converts back.
 
-use crate::appender::{Appender, HeaderRow, header_views, maintain_options, maintain_row};
+use crate::appender::{
+    Appender, HeaderRow, done_before, header_views, maintain_options, maintain_row, maintained,
+};
 use crate::clock::LogClock;
 use crate::config::{Pairs, broker_of, pairs, parse};
 use crate::convert::path_text;
@@ -8,13 +10,14 @@ use crate::interrupt::detached;
 use crate::log::open_options;
 use crate::log_dir::{LogDir, partition_key};
 use crate::options::{LogDirValues, MaintainValues, OpenValues};
-use crate::raise::OrRaise;
+use crate::raise::{OrRaise, noted};
 use crate::rows;
 use crate::scan::Later;
+use crate::writers::{self, Writers};
 use offsetlog::format::Uuid;
 use offsetlog::{
-    AppendOptions, BatchBuilder, BrokerSettings, LogDirOptions, NewTopic, Partitioner, Route,
-    TopicPartition,
+    AppendOptions, BatchBuilder, BrokerSettings, LogDirMaintainReport, LogDirOptions, NewTopic,
+    Partitioner, Route, TopicPartition,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -27,6 +30,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct LogDirAppender {
     log_dir: offsetlog::LogDir,
     clock: LogClock,
+    /// Those that gather records for its logs.
+    writers: Writers,
     /// One batch that is filled and emptied by each append: its buffers stay.
     batch: Mutex<BatchBuilder>,
 }
@@ -61,12 +66,14 @@ impl LogDirAppender {
             metadata: cluster.metadata,
             internal_topics: cluster.internal_topics.into_iter().collect(),
             single_replica: cluster.single_replica,
+            fills_mirror: false,
         };
         let list = || offsetlog::LogDir::open_for_append(&paths, &open, &options);
         let log_dir = clock.timed(py, list)?.or_raise(py)?;
         Ok(Self {
             log_dir,
             clock,
+            writers: Writers::default(),
             batch: Mutex::default(),
         })
     }
@@ -86,7 +93,7 @@ impl LogDirAppender {
     ) -> PyResult<Option<Appender>> {
         let open = || self.log_dir.log_writer_if(topic, partition, required);
         let log = self.clock.timed(py, open)?.or_raise(py)?;
-        Ok(log.map(|log| Appender::of(log, self.clock.clone())))
+        Ok(log.map(|log| Appender::of(log, self.clock.clone(), self.writers.clone())))
     }
 
     /// A partition for a scan; one that is gone by then is an error if it is `required`.
@@ -203,8 +210,10 @@ impl LogDirAppender {
     ) -> PyResult<rows::LogDirMaintainReport> {
         let mut options = maintain_options(py, options)?;
         options.topics = topics;
-        let maintain = || self.log_dir.maintain(&options);
-        let report = self.clock.timed(py, maintain)?.or_raise(py)?;
+        let mut report = LogDirMaintainReport::default();
+        let maintain = || self.log_dir.maintain_into(&options, &mut report);
+        let done = self.clock.timed(py, maintain)?.or_raise(py);
+        done.map_err(|error| with_report(py, error, &report))?;
         let maintained = report.partitions.into_iter();
         let failed = report.failed.into_iter();
         let removed = report.removed.into_iter();
@@ -228,9 +237,27 @@ impl LogDirAppender {
         detached(py, || self.log_dir.flush()).or_raise(py)
     }
 
+    /// Appends what writers of its logs hold, and closes all of them whatever becomes of that.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.log_dir.close()).or_raise(py)
+        let lost = self.writers.end(py, None);
+        let closed = detached(py, || self.log_dir.close());
+        writers::closed(py, lost, closed)
     }
+}
+
+/// The error with a note of what was done before it.
+fn with_report(py: Python<'_>, error: PyErr, report: &LogDirMaintainReport) -> PyErr {
+    let kept = report.partitions.iter();
+    let kept = kept.map(|(of, kept)| format!("{of}: {}", maintained(kept)));
+    let removed = report.removed.iter();
+    let removed = removed.map(|path| format!("{} removed, its topic was deleted", path.display()));
+    let failed = report.failed.iter();
+    let failed = failed.map(|(of, error)| format!("{of} not maintained: {error}"));
+    let things: Vec<String> = kept.chain(removed).chain(failed).collect();
+    if report.dry_run || things.is_empty() {
+        return error;
+    }
+    noted(py, error, &done_before(&things))
 }
 
 /// The partition of a key.

@@ -4,24 +4,28 @@
 use crate::appender::{Appender, codec, info_row};
 use crate::clock::LogClock;
 use crate::interrupt::detached;
-use crate::raise::{OrRaise, misuse, raise};
+use crate::raise::{OrRaise, misuse, noted, raise};
 use crate::record_arguments::RecordArguments;
 use crate::rows;
+use crate::writers::{self, Lost};
 use offsetlog::disk::process_id;
+use offsetlog::format::counted;
 use offsetlog::{AppendInfo, AppendOptions, Error, RecordAccumulator};
 use pyo3::prelude::*;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 const NOT_TAKEN_NOTE: &str = "the record of this call was not taken";
+const ENDED_NOTE: &str = "the records that waited were appended at the system's time";
 const WAITS_NOTE: &str = "the record of this call was taken and waits; flush() appends it";
 
 /// Many small appends, gathered into batches. Made by ``WritableLog.writer``; safe to use from several threads.
 ///
-/// A record counts as appended when its batch is: at the latest after ``flush``, or when the writer is closed. The offsets
+/// A record counts as appended when its batch is: at the latest after ``flush``, or when the writer or its log is closed. The offsets
 /// come with ``flush``.
-#[pyclass(frozen, module = "offsetlog")]
+#[pyclass(frozen, weakref, module = "offsetlog")]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
     /// The process that made it.
@@ -30,10 +34,13 @@ pub(crate) struct Writer {
 }
 
 /// What the writer and its timer share.
-struct Shared {
+pub(crate) struct Shared {
+    path: PathBuf,
     clock: LogClock,
     options: AppendOptions,
     has_linger: bool,
+    /// Whether nobody has the writer any more, to whom a failure could be told.
+    forgotten: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -45,7 +52,7 @@ struct State {
     timer: bool,
     closed: bool,
     /// A failure of the timer's, for the next call.
-    failed: Option<Error>,
+    failed: Option<Lost>,
     last: Option<AppendInfo>,
 }
 
@@ -61,6 +68,10 @@ enum Taken {
 }
 
 impl Shared {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,11 +89,59 @@ impl Shared {
         appended.map(|_| ())
     }
 
+    /// Appends; a failure has the number of records that are not in the log.
+    fn append_all(&self, state: &mut State) -> Result<(), Lost> {
+        let waiting = state.records.len();
+        self.append(state).map_err(|error| Lost {
+            path: self.path.clone(),
+            records: if error.is_appended() { 0 } else { waiting },
+            error,
+        })
+    }
+
+    /// Appends what waits and ends the writer, as its log is about to be closed. A clock that raises is asked again by the engine, which
+    /// takes the system's time then: no record is lost for that.
+    ///
+    /// # Errors
+    /// What nobody has been told yet, with the number of records that are not in the log.
+    pub(crate) fn end(&self, py: Python<'_>) -> Result<(), Lost> {
+        let end = || self.end_now();
+        self.clock
+            .timed(py, end)
+            .unwrap_or_else(|_| detached(py, end))
+    }
+
+    fn end_now(&self) -> Result<(), Lost> {
+        let mut state = self.state();
+        let appended = self.append_all(&mut state);
+        let failed = state.failed.take();
+        state.closed = true;
+        state.end_if_closed();
+        drop(state);
+        self.changed.notify_all();
+        match (failed, appended) {
+            (None, appended) => appended,
+            (Some(failed), Ok(())) => Err(failed),
+            (Some(failed), Err(next)) => Err(Lost {
+                records: failed.records + next.records,
+                ..failed
+            }),
+        }
+    }
+
     /// Appends what has waited long enough; ends when nothing waits.
     fn keep_time(&self) {
         let mut state = self.state();
-        while let Some(left) = state.records.time_left(Instant::now()) {
-            if !left.is_zero() && !state.closed {
+        while !state.records.is_empty() {
+            let left = if state.closed {
+                Some(Duration::ZERO)
+            } else {
+                state.records.time_left(Instant::now())
+            };
+            let Some(left) = left else {
+                break;
+            };
+            if !left.is_zero() {
                 let (next, _) = self
                     .changed
                     .wait_timeout(state, left)
@@ -90,12 +149,32 @@ impl Shared {
                 state = next;
                 continue;
             }
-            if let Err(error) = self.append(&mut state) {
-                state.failed.get_or_insert(error);
+            if let Err(lost) = self.append_all(&mut state) {
+                match &mut state.failed {
+                    Some(failed) => failed.records += lost.records,
+                    none => *none = Some(lost),
+                }
             }
         }
         state.timer = false;
         state.end_if_closed();
+        let untold = self
+            .forgotten
+            .load(Ordering::Acquire)
+            .then(|| state.failed.take());
+        drop(state);
+        if let Some(lost) = untold.flatten() {
+            Python::try_attach(|py| writers::log(py, "error", &self.told(&lost)));
+        }
+    }
+
+    fn told(&self, lost: &Lost) -> String {
+        format!(
+            "{}: {} of a Writer that was not closed could not be appended: {}",
+            self.path.display(),
+            counted(lost.records, "record"),
+            lost.error
+        )
     }
 }
 
@@ -136,11 +215,12 @@ impl Writer {
         };
         let (key, value, views) = (record.key(), record.value(), record.headers());
         let push = |state: &mut State| -> Result<Taken, Error> {
-            if let Some(error) = state.failed.take() {
-                return Err(error);
+            if let Some(failed) = state.failed.take() {
+                return Err(failed.error);
             }
-            let Some(log) = &state.log else {
-                return Ok(Taken::Closed);
+            let log = match &state.log {
+                Some(log) if !state.closed => log,
+                _ => return Ok(Taken::Closed),
             };
             // Together with others it would take them along when the batch is refused.
             log.check_headers(views.len())?;
@@ -179,6 +259,9 @@ impl Writer {
     /// Append what waits, and return what the last append did; ``None`` before the first.
     fn flush(&self, py: Python<'_>) -> PyResult<Option<rows::AppendInfo>> {
         self.check_usable(py)?;
+        if detached(py, || self.shared.state().closed) {
+            return Err(closed(py));
+        }
         self.flush_waiting(py)
     }
 
@@ -188,16 +271,36 @@ impl Writer {
         if self.closed.swap(true, Ordering::AcqRel) || self.process != process_id() {
             return Ok(());
         }
-        let flushed = self.flush_waiting(py);
-        let shared = &self.shared;
-        // The timer may hold the lock while it waits for the interpreter, to ask a clock that is Python.
-        detached(py, || {
-            let mut state = shared.state();
-            state.closed = true;
-            state.end_if_closed();
+        // With its log, as a rule: no clock is asked any more.
+        let is_done = detached(py, || {
+            let state = self.shared.state();
+            state.closed && state.records.is_empty() && state.failed.is_none()
         });
-        shared.changed.notify_all();
-        flushed.map(|_| ())
+        if is_done {
+            return Ok(());
+        }
+        let flushed = self.flush_waiting(py);
+        // What waits still if a clock raised.
+        let waiting = detached(py, || self.shared.state().records.len());
+        let ended = self.shared.end(py);
+        match (flushed, ended) {
+            (Ok(_), ended) => ended.map_err(|lost| raise(py, &lost.error)),
+            (Err(raised), Ok(())) if waiting > 0 => Err(noted(py, raised, ENDED_NOTE)),
+            (Err(raised), _) => Err(raised),
+        }
+    }
+
+    /// Close it as the program ends, with a warning if records wait that nobody appended.
+    #[pyo3(name = "_end")]
+    fn end_at_exit(&self, py: Python<'_>) -> PyResult<()> {
+        if self.closed.load(Ordering::Acquire) || self.process != process_id() {
+            return Ok(());
+        }
+        let waiting = detached(py, || self.shared.state().records.len());
+        if waiting > 0 {
+            writers::warn(py, &self.unclosed(waiting, "appended now"));
+        }
+        self.close(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -225,7 +328,63 @@ impl Writer {
     }
 }
 
+/// A writer that nobody has any more. It appends nothing here: this may be in the middle of anything, also of the engine's work on this log.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.closed.load(Ordering::Acquire) || self.process != process_id() {
+            return;
+        }
+        let shared = &self.shared;
+        shared.forgotten.store(true, Ordering::Release);
+        let mut state = match shared.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The timer has it, and appends all that waits.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        state.closed = true;
+        let waiting = state.records.len();
+        if waiting > 0 && !state.timer {
+            Self::start_thread(shared, &mut state);
+        }
+        let is_appended = state.timer;
+        let untold = if is_appended {
+            None
+        } else {
+            state.failed.take()
+        };
+        state.end_if_closed();
+        drop(state);
+        shared.changed.notify_all();
+        if waiting == 0 && untold.is_none() {
+            return;
+        }
+        Python::try_attach(|py| {
+            if waiting > 0 {
+                let what = if is_appended {
+                    "appended in the background"
+                } else {
+                    "not in the log"
+                };
+                writers::warn(py, &self.unclosed(waiting, what));
+            }
+            if let Some(lost) = &untold {
+                writers::warn(py, &shared.told(lost));
+            }
+        });
+    }
+}
+
 impl Writer {
+    fn unclosed(&self, waiting: usize, what: &str) -> String {
+        format!(
+            "{}: a Writer was not closed: {} that waited in it {} {what}; close it, or use it in a with block",
+            self.shared.path.display(),
+            counted(waiting, "record"),
+            if waiting == 1 { "is" } else { "are" }
+        )
+    }
+
     pub(crate) fn of(
         appender: &Appender,
         batch_bytes: usize,
@@ -238,7 +397,9 @@ impl Writer {
         let linger = (!linger.is_zero()).then_some(linger);
         let records = RecordAccumulator::new(codec(compression)?, batch_bytes, linger);
         let shared = Shared {
+            path: log.log().path().to_path_buf(),
             clock,
+            forgotten: AtomicBool::new(false),
             options: AppendOptions {
                 leader_epoch,
                 flush: false,
@@ -254,8 +415,10 @@ impl Writer {
             }),
             changed: Condvar::new(),
         };
+        let shared = Arc::new(shared);
+        appender.writers().add(&shared);
         Ok(Self {
-            shared: Arc::new(shared),
+            shared,
             process: process_id(),
             closed: AtomicBool::new(false),
         })
@@ -287,8 +450,8 @@ impl Writer {
         let shared = &self.shared;
         let append = || {
             let mut state = shared.state();
-            if let Some(error) = state.failed.take() {
-                return Err(error);
+            if let Some(failed) = state.failed.take() {
+                return Err(failed.error);
             }
             shared.append(&mut state)?;
             Ok(state.last)
@@ -301,10 +464,13 @@ impl Writer {
 
     /// A timer runs only while records wait.
     fn start_timer(&self, state: &mut State) {
-        if state.timer || !self.shared.has_linger {
-            return;
+        if !state.timer && self.shared.has_linger {
+            Self::start_thread(&self.shared, state);
         }
-        let shared = Arc::clone(&self.shared);
+    }
+
+    fn start_thread(shared: &Arc<Shared>, state: &mut State) {
+        let shared = Arc::clone(shared);
         let started = std::thread::Builder::new()
             .name("offsetlog-linger".to_owned())
             .spawn(move || shared.keep_time());
@@ -319,11 +485,4 @@ fn closed(py: Python<'_>) -> PyErr {
 /// The exception of a call whose record was not taken, even if it is about records that were given before.
 fn not_taken(py: Python<'_>, error: &Error) -> PyErr {
     noted(py, raise(py, error), NOT_TAKEN_NOTE)
-}
-
-fn noted(py: Python<'_>, raised: PyErr, note: &str) -> PyErr {
-    match raised.value(py).call_method1("add_note", (note,)) {
-        Ok(_) => raised,
-        Err(failure) => failure,
-    }
 }

@@ -6,7 +6,7 @@
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall, Lock, random, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::{has_log_dir_files, is_there};
+use crate::folder::has_log_dir_files;
 use crate::log::{
     LogDirFiles, LogWriter, OpenOptions, STATE_FILE, WriteOptions, forget_partition, lock_log_dir,
     lock_partition,
@@ -21,10 +21,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// In a directory that is being adopted: the name that it had.
+/// In a directory that is being adopted: the name that it had, and what is to be told of what goes.
 const NOTE: &str = ".offsetlog.adopting";
-/// An offset and the name of a directory are shorter.
-const NOTE_BYTES: u64 = 4096;
+/// An offset, the name of a directory and [`TOLD_CHARACTERS`] are shorter.
+const NOTE_BYTES: u64 = 1 << 20;
+/// So much is kept of what is to be told.
+const TOLD_CHARACTERS: usize = 200_000;
 
 /// What becomes of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Adoption {
     pub log_start_offset: Option<i64>,
     /// The log is checked up to this offset, exclusive. The rest is recovered, and the files beside its segments are rebuilt.
     pub checked_end_offset: i64,
+    /// What is told of what goes, a sentence each: a call that finishes this one finds it in the note alone.
+    pub told: Vec<String>,
 }
 
 /// A directory that became a partition's.
@@ -65,6 +69,8 @@ pub struct InterruptedAdoption {
     pub name: String,
     /// Where the log starts, as [`Adoption::log_start_offset`].
     pub log_start_offset: Option<i64>,
+    /// What has gone by now, perhaps: as [`Adoption::told`].
+    pub told: Vec<String>,
 }
 
 /// Reads the note that an adoption leaves in a directory until it is done.
@@ -81,10 +87,14 @@ pub fn interrupted_adoption(
         read => read.map_err(|error| Error::io(IoCall::Read, &path, error))?,
     };
     let text = String::from_utf8_lossy(&bytes);
-    let (log_start, name) = text.split_once(' ').unwrap_or(("", &text));
+    let (log_start, rest) = text.split_once(' ').unwrap_or(("", &text));
+    // No name has a slash.
+    let (name, told) = rest.split_once('/').unwrap_or((rest, ""));
+    let told = told.lines().filter(|sentence| !sentence.is_empty());
     Ok(Some(InterruptedAdoption {
         name: name.to_owned(),
         log_start_offset: log_start.parse().ok(),
+        told: told.map(ToOwned::to_owned).collect(),
     }))
 }
 
@@ -110,7 +120,7 @@ impl Adoption {
             locks.push(lock_partition(disk, path)?);
         }
         check()?;
-        self.note(disk)?;
+        self.note(options)?;
         let set_aside = self.set_aside(options)?;
         // The lines in the checkpoints are about the directory that was there before, or about nothing.
         forget_partition(&target, options, self.log_start_offset)?;
@@ -188,15 +198,23 @@ impl Adoption {
         Ok(locks)
     }
 
-    /// Writes down the name that the directory has, unless an earlier call has done it.
-    fn note(&self, disk: &dyn Disk) -> Result<()> {
-        let path = self.directory.join(NOTE);
-        if is_there(disk, &path)? {
+    /// Writes down the name that the directory has, unless an earlier call has done it, and what is to be told.
+    fn note(&self, options: &OpenOptions) -> Result<()> {
+        let known = interrupted_adoption(&self.directory, options)?;
+        let is_there = known.is_some();
+        let mut note = known.unwrap_or_else(|| InterruptedAdoption {
+            name: self.name(),
+            log_start_offset: self.log_start_offset,
+            told: Vec::new(),
+        });
+        let told = self.told.iter();
+        let new: Vec<&String> = told.filter(|each| !note.told.contains(each)).collect();
+        if is_there && new.is_empty() {
             return Ok(());
         }
-        let log_start = self.log_start_offset.map(|offset| offset.to_string());
-        let text = format!("{} {}", log_start.unwrap_or_default(), self.name());
-        write(disk, &path, text.as_bytes())
+        note.told.extend(new.into_iter().cloned());
+        let path = self.directory.join(NOTE);
+        write(options.disk.as_ref(), &path, note.text().as_bytes())
     }
 
     fn set_aside(&self, options: &OpenOptions) -> Result<Vec<(PathBuf, PathBuf)>> {
@@ -240,6 +258,26 @@ impl Adoption {
         let ends = ends?;
         closed?;
         Ok(ends)
+    }
+}
+
+impl InterruptedAdoption {
+    /// The note as a file.
+    fn text(&self) -> String {
+        let log_start = self.log_start_offset.map(|offset| offset.to_string());
+        let mut text = format!("{} {}/", log_start.unwrap_or_default(), self.name);
+        let mut room = TOLD_CHARACTERS;
+        for sentence in &self.told {
+            let kept: String = sentence.chars().take(room).collect();
+            room -= kept.chars().count();
+            text.push('\n');
+            text.push_str(&kept);
+            if kept.len() < sentence.len() {
+                text.push_str(" ...");
+                break;
+            }
+        }
+        text
     }
 }
 

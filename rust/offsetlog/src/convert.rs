@@ -11,6 +11,7 @@ use crate::partition_builder::{Kind, Message, NewPartition, PartitionBuilder};
 use crate::segment::walk::TornTail;
 use gaps::Gaps;
 use offsetlog_format::Codec;
+use offsetlog_format::name::META_PROPERTIES;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -88,7 +89,7 @@ pub struct ConvertReport {
 /// * `LogDir`: `old` has no segments, or was truncated meanwhile; its name or that of `new` is not `topic-partition`; `new` exists and is not empty, or is
 ///   inside `old`.
 /// * Corruption, with file, position and offset: nothing is created. The same for `Limit`.
-/// * `Locked`: `new` is in the log dir of a running broker.
+/// * `Locked`: `new` is in the log dir of a running broker. `Cluster`: it is in one that a mirror fills.
 /// * `RecordBatchTooLarge`: a batch does not fit into `segment.bytes`. `Io`, `Interrupted`.
 ///
 /// ```no_run
@@ -114,7 +115,25 @@ pub fn convert(
         let reason = "it lies in the directory to be converted";
         return Err(Error::log_dir(&new, reason));
     }
-    build(&source, &new, options, convert)
+    let mut report = build(&source, &new, options, convert)?;
+    report.warnings.extend(in_brokers_log_dir(&new, options));
+    Ok(report)
+}
+
+/// That a new directory stands in a broker's log dir, which takes in more than records: nobody has asked its cluster.
+#[doc(hidden)]
+#[must_use]
+pub fn in_brokers_log_dir(directory: &Path, options: &OpenOptions) -> Option<String> {
+    let directory = local_path(directory).ok()?;
+    let log_dir = directory.parent()?;
+    options.disk.stat(&log_dir.join(META_PROPERTIES)).ok()?;
+    let log_dir = log_dir.display();
+    Some(format!(
+        "{log_dir} is a broker's log dir, and nothing was asked of its cluster: whether it has the topic by this id, and this broker a replica, \
+         else the directory is set aside as a stray; whether it takes these leader epochs; what retention deletes. `offsetlog metadata \
+         {log_dir} --directories` says what the broker does with it. `offsetlog restore` looks at all of it: give it this directory in a \
+         folder of its own"
+    ))
 }
 
 /// The log to convert.

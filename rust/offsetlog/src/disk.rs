@@ -223,7 +223,7 @@ pub trait Disk: Debug + Send + Sync {
 
     /// Returns the process that holds a lock which conflicts with a shared lock on the whole file: a broker on the log dir's
     /// `.lock`, or an offsetlog writer on its partition's. `Some(None)` if the lock is held but the holder is unknown; `None`
-    /// if it is free or there is no file.
+    /// if it is free, there is no file, or the file system has no locks.
     ///
     /// # Errors
     /// The system's.
@@ -265,6 +265,17 @@ pub trait DiskDirectory: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn list(&self) -> io::Result<Vec<Entry>>;
+
+    /// As [`list`](Self::list), without a copy of each name: calls `each` with the name and the kind of each entry.
+    ///
+    /// # Errors
+    /// The system's, perhaps behind some calls.
+    fn list_each(&self, each: &mut dyn FnMut(&str, EntryKind)) -> io::Result<()> {
+        for entry in self.list()? {
+            each(&entry.name, entry.kind);
+        }
+        Ok(())
+    }
 
     /// Opens a regular file in the directory for reading, as [`Disk::open`].
     ///

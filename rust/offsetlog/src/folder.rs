@@ -74,16 +74,16 @@ pub(crate) fn has_log_dir_files(disk: &dyn Disk, path: &Path) -> Result<bool> {
 }
 
 /// Whether an entry does not belong in a partition's directory: then [`refuse_unless_partition`] decides what the folder is.
-pub(crate) fn is_doubtful(entry: &Entry) -> bool {
+pub(crate) fn is_doubtful(name: &str, kind: EntryKind) -> bool {
     // A segment's files, of which there are thousands: no mark begins with a digit.
-    let is_numbered = entry.name.starts_with(|first: char| first.is_ascii_digit());
-    match entry.kind {
+    let is_numbered = name.starts_with(|first: char| first.is_ascii_digit());
+    match kind {
         EntryKind::File if is_numbered => false,
-        EntryKind::Directory => !entry.name.starts_with("offsetlog-"),
+        EntryKind::Directory => !name.starts_with("offsetlog-"),
         _ => {
-            strong_marks().any(|mark| mark == entry.name)
-                || WEAK_MARKS.contains(&entry.name.as_str())
-                || DataFile::classify(&entry.name).is_some()
+            strong_marks().any(|mark| mark == name)
+                || WEAK_MARKS.contains(&name)
+                || DataFile::classify(name).is_some()
         }
     }
 }
@@ -298,6 +298,11 @@ impl FolderContents {
 
     pub(crate) fn is_marked(&self) -> bool {
         self.mark.is_some() || self.weak_mark.is_some() && !self.segment
+    }
+
+    /// Whether a file is there that only log dirs have, and not a lock alone.
+    pub(crate) const fn has_broker_files(&self) -> bool {
+        self.mark.is_some()
     }
 
     const fn holds_partition_files(&self) -> bool {

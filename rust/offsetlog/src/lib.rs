@@ -71,7 +71,7 @@ pub use config::{
     BrokerSettings, CleanupPolicy, CompressionType, EffectiveConfig, Kind, LogConfig, Setting,
     SettingSource, ThrottledReplicas, nearest_setting, settings,
 };
-pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert};
+pub use convert::{ConvertOptions, ConvertProgress, ConvertReport, convert, in_brokers_log_dir};
 pub use error::{Error, ErrorKind, Result};
 pub use folder::{FolderKind, folder_kind};
 pub use limits::{LimitName, Limits};
@@ -81,20 +81,21 @@ pub use log::{
     BatchInfo, Batches, BrokerRegistration, ClientQuota, Clock, CompactOptions, Compaction, Cut,
     DamageReport, DetachedBatch, Extent, FetchOptions, FetchResult, FetchedRange, FileRange,
     Finding, Follow, HIDDEN, Hole, IndexEntry, Interrupt, Isolation, LaterLog, Location, Log,
-    LogWriter, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage, MetadataMark,
-    MovedBatch, NodeAnswer, OffsetAndTimestamp, OnCorrupt, OneTopic, OpenOptions, Outcome,
-    PartitionRegistration, ProducerState, Progress, RangeOptions, Record, RecoverOptions,
+    LogWriter, MIRROR_NOTE, MaintainOptions, MaintainReport, MarkerOptions, MetadataImage,
+    MetadataMark, MovedBatch, NodeAnswer, OffsetAndTimestamp, OnCorrupt, OneTopic, OpenOptions,
+    Outcome, PartitionRegistration, ProducerState, Progress, RangeOptions, Record, RecoverOptions,
     RecoveryReport, RemovedSegment, RetentionReason, SHARED_LOCK_FILE, Scan, ScanOptions,
     ScanRange, ScanReport, ScanStatistics, ScramCredential, SegmentAge, SegmentInfo, SetAsideFile,
-    Severity, Split, TopicImage, TruncationWatch, VerifyOptions, WriteOptions, is_internal_topic,
-    is_secret, keep_kafka_out, lock_shared_files, moving_note, recover, sequence_of, verify,
-    zookeeper_node,
+    Severity, Split, TopicImage, TruncationWatch, VerifyOptions, WriteOptions, check_new_partition,
+    is_internal_topic, is_secret, keep_kafka_out, lock_shared_files, moving_note, recover,
+    sequence_of, verify, zookeeper_node,
 };
 pub use log_dir::{
     ClusterSettings, FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions,
     LogDir, LogDirMaintainReport, LogDirOptions, NewTopic, Partitioner, PendingOffset, Route,
     ShareGroupOffset, Stray, TopicPartition, TopicSettings, Transaction, TransactionList,
-    TransactionState, Unread, murmur2, new_topic_id, partition_for,
+    TransactionState, Unread, check_new_log_dirs, murmur2, new_topic_id, not_a_log_dir,
+    partition_for,
 };
 pub use offsetlog_format as format;
 pub use old_log::{OldEntry, OldLog, OldRecord, OldScan, OldSegment};

@@ -60,8 +60,24 @@ pub fn given_path(path: &Path) -> Result<Cow<'_, Path>> {
 /// # Errors
 /// As there; `Io` for an empty path, or without a working directory.
 pub fn local_path(path: impl AsRef<Path>) -> Result<PathBuf> {
-    let path = given_path(path.as_ref())?;
+    let path = path.as_ref();
+    if is_absolute_already(path.as_os_str().as_bytes()) {
+        return Ok(path.to_path_buf());
+    }
+    let path = given_path(path)?;
     std::path::absolute(&path).map_err(|error| Error::io(IoCall::Resolve, &path, error))
+}
+
+/// Whether a path is what [`std::path::absolute`] would make of it, as nearly all are that come from a listing.
+fn is_absolute_already(path: &[u8]) -> bool {
+    let mut before = b' ';
+    let is_odd = |byte: &u8| {
+        // Where a dot begins a name it may be one that stands for a folder.
+        let is_odd = before == b'/' && matches!(byte, b'/' | b'.');
+        before = *byte;
+        is_odd
+    };
+    path.starts_with(b"/") && !path.iter().any(is_odd)
 }
 
 /// The scheme of a URL, and what is behind its colon; `None` for any other text.

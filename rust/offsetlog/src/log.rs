@@ -81,7 +81,11 @@ pub use writer::{
 };
 
 pub(crate) use cleaner::Rewriter;
-pub(crate) use cluster::{Guard, Membership, Surroundings, check_internal, read_metadata, replay};
+pub(crate) use cluster::{
+    Guard, Membership, Surroundings, check_internal, read_metadata, read_metadata_told,
+    refuse_mirrored, replay,
+};
+pub use cluster::{MIRROR_NOTE, check_new_partition};
 pub(crate) use open::{
     forget_partition, make_directory, open_for_append_in, open_in, partition_name,
 };
@@ -174,9 +178,7 @@ pub struct Log(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     directory: Arc<Directory>,
-    topic: String,
-    partition: i32,
-    options: OpenOptions,
+    options: Arc<OpenOptions>,
     /// Whether a broker or writer held the lock of the log dir when the log was opened.
     log_dir_was_locked: bool,
     warnings: Vec<String>,
@@ -224,13 +226,13 @@ impl Log {
     /// Returns the topic, from the directory's name.
     #[must_use]
     pub fn topic(&self) -> &str {
-        &self.0.topic
+        &self.0.directory.topic
     }
 
     /// Returns the partition, from the directory's name.
     #[must_use]
     pub fn partition(&self) -> i32 {
-        self.0.partition
+        self.0.directory.partition
     }
 
     /// Returns what was odd when the log was opened but did not prevent reading, such as a checkpoint that cannot be parsed,
@@ -324,6 +326,19 @@ impl Log {
             return Ok(view);
         }
         self.next_view(Some(&view))
+    }
+
+    /// Asks a log that was just opened, of which the opening has seen all that there is to look at: it is not looked at again.
+    pub(crate) fn as_found<T>(&self, ask: impl FnOnce(&Self) -> T) -> T {
+        struct TakenAsFound(Arc<View>);
+        impl Drop for TakenAsFound {
+            fn drop(&mut self) {
+                self.0.take_as_found(false);
+            }
+        }
+        let taken = TakenAsFound(self.view());
+        taken.0.take_as_found(true);
+        ask(self)
     }
 
     /// Returns a view for point look-ups and for ranges with known bounds. Changes by this process are seen at once, those by other

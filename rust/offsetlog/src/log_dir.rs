@@ -4,6 +4,7 @@
 mod builder;
 mod choice;
 mod clusters;
+mod empty_folders;
 mod groups;
 mod listing;
 mod maintain;
@@ -12,6 +13,7 @@ mod metadata;
 mod more_partitions;
 mod new_partitions;
 mod open_logs;
+mod partition_count;
 mod routing;
 mod strays;
 mod topic_settings;
@@ -22,7 +24,6 @@ mod writer;
 
 use crate::checkpoints::Checkpoints;
 use crate::error::{Error, ErrorKind, Result};
-use crate::folder::has_log_dir_files;
 use crate::local_path::local_path;
 use crate::log::{LaterLog, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings};
 use choice::AllChosen;
@@ -35,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use writer::Writer;
 
+pub use empty_folders::{check_new_log_dirs, not_a_log_dir};
 pub use groups::{
     FirstUnread, Group, GroupMember, GroupOffset, GroupState, GroupsOptions, PendingOffset,
     ShareGroupOffset,
@@ -101,6 +103,8 @@ struct Inner {
     shared: Vec<Arc<LogDirFiles>>,
     /// The cluster that the log dirs belong to, if there is one.
     surroundings: Arc<Surroundings>,
+    /// The partitions of topics by the cluster's metadata, as far as somebody asked for them.
+    registered: Mutex<BTreeMap<String, Option<Arc<Vec<i32>>>>>,
     listing: RwLock<Listing>,
     /// The replica that was chosen, for partitions with several.
     chosen: Mutex<AllChosen>,
@@ -144,6 +148,15 @@ fn absolute<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<PathBuf>> {
     Ok(all)
 }
 
+/// The error that several log dirs have a partition which is to be written.
+fn in_two_places(partition: &TopicPartition, one: &Path, other: &Path) -> Error {
+    let reason = format!(
+        "{partition} stands in {} too; a broker would not start, move one of them away",
+        other.display()
+    );
+    Error::log_dir(one, reason)
+}
+
 impl LogDir {
     /// Lists the partition directories of `paths`. A path that is itself a partition directory counts as one partition. The
     /// data of the cluster's ZooKeeper may be among them: it has no partitions, and is the metadata.
@@ -152,8 +165,8 @@ impl LogDir {
     /// are not partitions are skipped with a warning.
     ///
     /// # Errors
-    /// `Io` if a path cannot be listed; `Argument` without any path; `LogDir` if none of the paths has a partition or a file of
-    /// a log dir.
+    /// `Io` if a path cannot be listed; `Argument` without any path; `LogDir` if one of the paths has neither a partition nor a file of
+    /// a log dir, as the mount point of a disk that is not mounted.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
         Self::list(absolute(paths)?, options, None, None)
     }
@@ -181,6 +194,7 @@ impl LogDir {
         for path in &paths {
             listing.add(options.disk.as_ref(), path)?;
         }
+        listing.refuse_empty(paths.len() > 1)?;
         listing.refuse_mixed()?;
         listing.warn_of_replicas();
         let shared = |path: &PathBuf| {
@@ -197,34 +211,16 @@ impl LogDir {
             how.and_then(|how| how.broker.as_ref()),
         )?;
         listing.warn_of_clusters(&Clusters::of(&surroundings, &paths));
-        let log_dir = Self(Arc::new(Inner {
+        Ok(Self(Arc::new(Inner {
             surroundings: Arc::new(surroundings),
             shared: paths.iter().map(shared).collect(),
             paths,
             options: options.clone(),
+            registered: Mutex::default(),
             listing: RwLock::new(listing),
             chosen: Mutex::default(),
             writer,
-        }));
-        log_dir.check_found()?;
-        Ok(log_dir)
-    }
-
-    /// If there is no partition, some file must show that this is a log dir. Otherwise a wrong path would look like an empty
-    /// one.
-    fn check_found(&self) -> Result<()> {
-        let disk = self.0.options.disk.as_ref();
-        let is_log_dir = |path: &PathBuf| has_log_dir_files(disk, path).unwrap_or(false);
-        let paths = &self.0.paths;
-        match paths.first() {
-            Some(first) if self.0.listing().is_empty() && !paths.iter().any(is_log_dir) => {
-                Err(Error::log_dir(
-                    first,
-                    "no partition directory (topic-partition) and no meta.properties or checkpoint found: not a log dir",
-                ))
-            }
-            _ => Ok(()),
-        }
+        })))
     }
 
     /// Picks up changes by other processes: lists the log dirs to find added and removed partitions, chooses among the replicas of a
@@ -233,29 +229,39 @@ impl LogDir {
     /// opening of a partition may return another replica.
     ///
     /// # Errors
-    /// `Io` if a path cannot be listed; what is known is then unchanged.
+    /// `Io` if a path cannot be listed, `LogDir` if nothing of a log dir is in it any more; what is known is then unchanged.
     pub fn refresh(&self) -> Result<()> {
-        self.refresh_listing()?;
+        self.list_anew(Listing::refuse_empty)?;
         self.doubt_choices();
-        self.0.surroundings.forget();
+        self.forget_cluster();
         Ok(())
     }
 
     /// Lists the log dirs again, and no more: the choice among replicas stays as long as its directory is there, and the cluster's
-    /// metadata is what it was ([`ClusterSettings::refresh`] reads it again).
+    /// metadata is what it was ([`ClusterSettings::refresh`] reads it again). A path from which everything is gone has no partitions any
+    /// more: this is for callers that tell what went.
     ///
     /// # Errors
-    /// Those of [`refresh`](Self::refresh).
+    /// `Io` if a path cannot be listed; what is known is then unchanged.
     pub fn refresh_listing(&self) -> Result<()> {
+        self.list_anew(|_, _| Ok(()))
+    }
+
+    /// Lists the log dirs, and keeps what was found if `check` lets it pass; it is told whether there are several.
+    fn list_anew(&self, check: impl FnOnce(&Listing, bool) -> Result<()>) -> Result<()> {
         let mut known = self.0.listing_mut();
         let mut listing = Listing::default();
         for path in &self.0.paths {
             listing.add(self.0.options.disk.as_ref(), path)?;
         }
+        check(&listing, self.0.paths.len() > 1)?;
         listing.refuse_mixed()?;
         listing.warn_of_replicas();
         listing.warn_of_clusters(&Clusters::of(&self.0.surroundings, &self.0.paths));
+        let registered = self.0.registered.lock();
+        registered.unwrap_or_else(PoisonError::into_inner).clear();
         known.partitions = listing.partitions;
+        known.pending_deletes = listing.pending_deletes;
         known.warnings = listing.warnings;
         Ok(())
     }
@@ -310,17 +316,22 @@ impl LogDir {
             .collect()
     }
 
-    /// The directory of a partition, if it has exactly one.
-    fn path_of(&self, partition: &TopicPartition) -> Option<PathBuf> {
-        match self.0.listing().partitions.get(partition)?.as_slice() {
-            [path] => Some(path.clone()),
-            _ => None,
+    /// The directory of a partition, if it is there.
+    ///
+    /// # Errors
+    /// `LogDir` if it has several: which of them is meant is not known.
+    fn path_of(&self, partition: &TopicPartition) -> Result<Option<PathBuf>> {
+        let listing = self.0.listing();
+        match listing.partitions.get(partition).map(Vec::as_slice) {
+            None | Some([]) => Ok(None),
+            Some([path]) => Ok(Some(path.clone())),
+            Some([one, other, ..]) => Err(in_two_places(partition, one, other)),
         }
     }
 
     /// Opens a partition for reading. In log dirs that were opened for appending, that is the log of their writer, which stays open
     /// while the result is held. If several log dirs have a replica, takes the newest one: its last batch, also behind damage, has the
-    /// newest leader epoch, and of those its batches can be read furthest; the first one of equals. A warning names another that ends
+    /// newest leader epoch, of those its batches can be read furthest, and of equals it lacks the fewest offsets. A warning names another that ends
     /// behind. Finding it reads each replica once, and the choice is kept until a [`refresh`](Self::refresh) behind which one of them
     /// has changed.
     ///

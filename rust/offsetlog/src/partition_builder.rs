@@ -98,7 +98,7 @@ impl PartitionBuilder {
     ///
     /// # Errors
     /// `LogDir`: its name is not `topic-partition`, or it is not empty, or it lies inside of another partition. `Locked`: it is in the
-    /// log dir of a running broker. `Io`.
+    /// log dir of a running broker. `Cluster`: it is in one that a mirror fills. `Io`.
     pub fn create(
         new: impl AsRef<Path>,
         options: &OpenOptions,

@@ -21,6 +21,7 @@ use index_maps::{IndexMaps, SegmentMaps};
 use live_offsets::LiveOffsets;
 use offset_index::OffsetIndex;
 use offsetlog_format::FileState;
+use offsetlog_format::name::{DirectoryState, segment_file_name};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use time_index::SegmentTimes;
@@ -29,6 +30,11 @@ use time_index::SegmentTimes;
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
+    /// By its name, as the partition.
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    /// By its name too; `None` for a single file that was set aside, of which no checkpoint tells anything.
+    pub(crate) state: Option<DirectoryState>,
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) limits: Limits,
     /// Whether indexes of closed segments may be mapped: the caller promised that nobody writes them.
@@ -49,6 +55,9 @@ impl Directory {
         let is_written = ends.is_some();
         Self {
             path: self.path.clone(),
+            topic: self.topic.clone(),
+            partition: self.partition,
+            state: self.state,
             disk: Arc::clone(&self.disk),
             limits: self.limits,
             // Truncating a mapped file kills the process with SIGBUS, so nothing is mapped beside a writer.
@@ -72,6 +81,9 @@ impl Directory {
     pub(crate) fn unmapped(&self) -> Self {
         Self {
             path: self.path.clone(),
+            topic: self.topic.clone(),
+            partition: self.partition,
+            state: self.state,
             disk: Arc::clone(&self.disk),
             limits: self.limits,
             map_indexes: false,
@@ -151,7 +163,7 @@ impl Segment {
     /// Path of this segment's file with `suffix`, such as `.log`.
     pub(crate) fn file_path(&self, suffix: &str) -> PathBuf {
         let path = segment_path(&self.directory.path, self.base_offset, suffix);
-        with_state(&path, self.state)
+        with_state(path, self.state)
     }
 
     pub(crate) const fn is_active(&self) -> bool {
@@ -215,10 +227,11 @@ pub(crate) type Check<'c> = dyn Fn() -> Result<()> + 'c;
 impl OpenSegment {
     fn new(segment: &Segment, open: Option<&dyn DiskDirectory>) -> Result<Self> {
         let directory = Arc::clone(&segment.directory);
-        let path = segment.file_path(".log");
-        let file = match (open, path.file_name()) {
-            (Some(open), Some(name)) => open.open(name),
-            _ => directory.disk.open(&path, Access::Read),
+        let name = segment_file_name(segment.base_offset, ".log") + segment.state.suffix();
+        let path = directory.path.join(&name);
+        let file = match open {
+            Some(open) => open.open(name.as_ref()),
+            None => directory.disk.open(&path, Access::Read),
         };
         let file = file.map_err(|error| Error::io(IoCall::Open, &path, error))?;
         let mut stat = file
@@ -266,17 +279,17 @@ impl OpenSegment {
 
     pub(crate) fn index_path(&self, suffix: &str) -> PathBuf {
         let path = segment_path(&self.directory.path, self.base_offset, suffix);
-        with_state(&path, self.state)
+        with_state(path, self.state)
     }
 }
 
 /// Appends the suffix of `state` to a segment file's path.
-pub(crate) fn with_state(path: &Path, state: FileState) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
+pub(crate) fn with_state(path: PathBuf, state: FileState) -> PathBuf {
+    let mut path = path.into_os_string();
     path.push(state.suffix());
     path.into()
 }
 
 pub(crate) fn segment_path(directory: &Path, base_offset: i64, suffix: &str) -> PathBuf {
-    directory.join(format!("{base_offset:020}{suffix}"))
+    directory.join(segment_file_name(base_offset, suffix))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The things are partitions.
 pub type PartitionProgress = StepProgress<TopicPartition>;
 
-/// The things are directories.
+/// The things are directories, or files.
 pub type DirectoryProgress = StepProgress<Path>;
 
 type Told<T> = dyn Fn(u64, u64, &T) -> Result<()> + Send + Sync;

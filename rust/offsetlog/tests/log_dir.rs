@@ -6,8 +6,8 @@
 )]
 
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, MaintainOptions,
-    NewTopic, OpenOptions, Partitioner, Route, ScanOptions, partition_for,
+    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirMaintainReport, LogDirOptions,
+    MaintainOptions, NewTopic, OpenOptions, Partitioner, Route, ScanOptions, partition_for,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -228,6 +228,68 @@ fn a_partition_in_two_places_is_refused() {
     assert!(refused.unwrap_err().to_string().contains("t-0 stands in"));
 }
 
+/// Its partitions would stand in two places, and a writer would wait for its own lock.
+#[test]
+fn one_folder_under_two_names_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    std::fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    // The second pair is not there yet, and is not made.
+    for (one, other) in [
+        (real.clone(), link.clone()),
+        (real.join("new"), link.join("new")),
+    ] {
+        let refused = LogDir::open_for_append(
+            &[one, other],
+            &OpenOptions::default(),
+            &LogDirOptions::default(),
+        );
+        let told = refused.unwrap_err().to_string();
+        assert!(told.contains("are one folder"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
+    open(&[link], &LogDirOptions::default());
+}
+
+/// Another program, which has only one of the log dirs, makes the topic there too. What cannot be done is told, and nothing is changed.
+#[test]
+fn a_partition_that_comes_to_stand_in_two_places_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let both = open(&paths, &LogDirOptions::default());
+    for name in ["t", "u"] {
+        both.create_topic(&topic(name, 1)).unwrap();
+        append(&both, name, Some(b"k"), b"v");
+    }
+    let stood = names(&paths[0]).contains(&"t-0".to_owned());
+    let other = open(
+        &[paths[usize::from(stood)].clone()],
+        &LogDirOptions::default(),
+    );
+    other.create_topic(&topic("t", 1)).unwrap();
+    append(&other, "t", Some(b"k"), b"another");
+    other.close().unwrap();
+    let report = both.maintain(&MaintainOptions::default()).unwrap();
+    let failed: Vec<_> = report.failed.iter().map(|(of, _)| of.to_string()).collect();
+    assert_eq!(failed, ["t-0"], "{report:?}");
+    let before: Vec<_> = paths.iter().map(|path| names(path)).collect();
+    let lag = LogConfig::parse([("retention.ms", "9")]).unwrap();
+    for done in [
+        both.delete_topic("t"),
+        both.check_delete("t"),
+        both.set_topic_config("t", &lag),
+        both.add_partitions("t", 3).map(drop),
+    ] {
+        let told = done.unwrap_err().to_string();
+        assert!(told.contains("t-0 stands in"), "{told}");
+    }
+    let after: Vec<_> = paths.iter().map(|path| names(path)).collect();
+    assert_eq!(after, before);
+    assert_eq!(both.topic_config("t").unwrap(), LogConfig::default());
+    both.delete_topic("u").unwrap();
+}
+
 #[test]
 fn settings_of_a_topic_stand_above_those_of_the_log_dir() {
     let folder = tempfile::tempdir().unwrap();
@@ -338,6 +400,139 @@ fn upkeep_passes_over_what_another_process_has_deleted() {
     );
     assert_eq!(first.topics()["anew"], [0, 1, 2]);
     assert!(!first.topics().contains_key("gone"));
+}
+
+/// A program that keeps the log dirs open removes what others have deleted meanwhile, when its time has come.
+#[test]
+fn upkeep_removes_what_another_process_has_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = two_dirs(folder.path());
+    let keeper = open(&paths, &LogDirOptions::default());
+    keeper.create_topic(&topic("gone", 2)).unwrap();
+    let other = open(&paths, &LogDirOptions::default());
+    other.delete_topic("gone").unwrap();
+    other.close().unwrap();
+    let at = |later: i64, dry_run: bool| {
+        let options = MaintainOptions {
+            now: Some(offsetlog::disk::wall_clock() + later),
+            dry_run,
+            ..MaintainOptions::default()
+        };
+        keeper.maintain(&options).unwrap().removed.len()
+    };
+    assert_eq!(at(3_600_000, true), 2);
+    assert_eq!(at(0, false), 0);
+    assert_eq!(at(3_600_000, true), 2);
+    assert_eq!(at(3_600_000, false), 2);
+    assert_eq!(at(3_600_000, false), 0);
+    for path in &paths {
+        let left = names(path);
+        assert!(
+            !left.iter().any(|name| name.ends_with("-delete")),
+            "{left:?}"
+        );
+    }
+}
+
+/// What was removed before the interruption is told.
+#[test]
+fn upkeep_that_is_interrupted_tells_what_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = vec![folder.path().to_path_buf()];
+    let first = open(&paths, &LogDirOptions::default());
+    for name in ["a", "b"] {
+        let settings = [("retention.ms", "1000"), ("internal.segment.bytes", "200")];
+        let new = NewTopic {
+            config: LogConfig::parse(settings).unwrap(),
+            ..topic(name, 1)
+        };
+        first.create_topic(&new).unwrap();
+        for _ in 0..8 {
+            append(&first, name, Some(b"k"), &[b'x'; 50]);
+        }
+    }
+    first.close().unwrap();
+    let oldest = folder.path().join("a-0/00000000000000000000.log");
+    assert!(oldest.exists());
+    let options = OpenOptions {
+        interrupt: Some(Arc::new(move || !oldest.exists())),
+        ..OpenOptions::default()
+    };
+    let log_dir = LogDir::open_for_append(&paths, &options, &LogDirOptions::default()).unwrap();
+    let mut report = LogDirMaintainReport::default();
+    let done = log_dir.maintain_into(&MaintainOptions::default(), &mut report);
+    assert!(matches!(done.unwrap_err().kind(), ErrorKind::Interrupted));
+    let [(of, kept)] = report.partitions.as_slice() else {
+        panic!("{report:?}");
+    };
+    assert_eq!(of.to_string(), "a-0");
+    assert!(!kept.removed.is_empty());
+}
+
+/// What an earlier round told stays, and a report is of real rounds or of dry runs.
+#[test]
+fn a_report_of_upkeep_takes_several_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let log_dir = open(&[folder.path().to_path_buf()], &LogDirOptions::default());
+    log_dir.create_topic(&topic("here", 1)).unwrap();
+    append(&log_dir, "here", Some(b"k"), b"v");
+    let of = |names: &[&str], dry_run| MaintainOptions {
+        topics: names.iter().map(|&name| name.to_owned()).collect(),
+        dry_run,
+        ..MaintainOptions::default()
+    };
+    for dry_run in [true, false] {
+        let mut report = LogDirMaintainReport::default();
+        for missing in ["one", "two"] {
+            let round = of(&["here", missing], dry_run);
+            log_dir.maintain_into(&round, &mut report).unwrap();
+        }
+        let failed: Vec<_> = report.failed.iter().map(|(of, _)| of.to_string()).collect();
+        assert_eq!(failed, ["one-0", "two-0"]);
+        assert_eq!((report.looked_at, report.dry_run), (2, dry_run));
+        let other = log_dir.maintain_into(&of(&[], !dry_run), &mut report);
+        assert!(matches!(
+            other.unwrap_err().kind(),
+            ErrorKind::Argument { .. }
+        ));
+        assert_eq!((report.failed.len(), report.dry_run), (2, dry_run));
+    }
+}
+
+/// A deletion is undone with `mv`: the folder is not told as removed.
+#[test]
+fn a_folder_that_was_renamed_back_is_not_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = vec![folder.path().to_path_buf()];
+    let log_dir = open(&paths, &LogDirOptions::default());
+    for name in ["back", "gone"] {
+        log_dir.create_topic(&topic(name, 1)).unwrap();
+        append(&log_dir, name, Some(b"k"), b"v");
+        log_dir.delete_topic(name).unwrap();
+    }
+    let found = names(folder.path());
+    let renamed = found
+        .iter()
+        .find(|name| name.starts_with("back-0."))
+        .unwrap();
+    std::fs::rename(folder.path().join(renamed), folder.path().join("back-0")).unwrap();
+    for dry_run in [true, false] {
+        let options = MaintainOptions {
+            now: Some(offsetlog::disk::wall_clock() + 3_600_000),
+            dry_run,
+            retention: false,
+            ..MaintainOptions::default()
+        };
+        let removed = log_dir.maintain(&options).unwrap().removed;
+        let [removed] = removed.as_slice() else {
+            panic!("{removed:?}");
+        };
+        let removed = removed.file_name().unwrap().to_string_lossy();
+        assert!(removed.starts_with("gone-0."), "{removed}");
+    }
+    assert_eq!(log_dir.topics().keys().collect::<Vec<_>>(), ["back"]);
+    let scan = log_dir.log("back", 0).unwrap();
+    assert_eq!(scan.log_end_offset().unwrap(), 1);
 }
 
 /// With the same seed the second program draws the names that the first one gave to what waits for its removal.

@@ -355,20 +355,23 @@ fn what_is_asked_is_of_the_moment_of_the_opening() {
     assert_eq!(asked.into_inner(), PARTITIONS as usize + 64);
 }
 
-/// Three calls for each partition's files, and what it has in common with others once for 64 before and after.
+/// Three calls for each partition's files, and what it has in common with others once for 64 before and after, also if it is asked at once.
 #[test]
 fn what_partitions_have_in_common_is_asked_once_for_many() {
     let case = Case::new();
     let count = PARTITIONS as usize;
     let shares = count.div_ceil(64);
-    drop(case.open());
+    let ask = |log: &Log| Ok((log.log_start_offset()?, log.log_end_offset()?));
+    let logs = case.log_dir.logs_with(&case.log_dir.partitions(), 1, ask);
     assert_eq!(case.calls("lock holder"), 2 * shares);
     assert_eq!(case.calls("stat"), 2 * 2 * shares);
     assert_eq!(case.calls("open directory"), count);
     assert_eq!(case.calls("fstat"), 2 * count);
-    // The checkpoints are read once.
-    assert_eq!(case.calls("open"), count + 2);
+    assert_eq!(case.calls("open"), count + 2); // The checkpoints once.
     assert_eq!(case.calls("list"), 0);
+    let (log, _) = logs[1].as_ref().unwrap();
+    assert_eq!(log.log_end_offset().unwrap(), records(1));
+    assert!(case.calls("stat") > 2 * 2 * shares);
 }
 
 /// As the first opening behind it would have found, if each had been opened alone.

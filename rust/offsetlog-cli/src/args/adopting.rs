@@ -31,6 +31,10 @@ pub(crate) struct Adopt {
     #[arg(long, value_name = "DIR", value_parser = given())]
     pub(crate) metadata: Option<PathBuf>,
 
+    /// The broker's server.properties: whether its retention deletes what is taken in
+    #[arg(long, value_name = "FILE", value_parser = given())]
+    pub(crate) broker: Option<PathBuf>,
+
     /// The topic, where its name is cut short in the directory's name
     #[arg(short = 't', long, value_name = "TOPIC")]
     pub(crate) topic: Option<String>,

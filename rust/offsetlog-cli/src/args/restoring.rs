@@ -64,7 +64,7 @@ pub(crate) struct Restore {
     #[arg(long, conflicts_with = "new_cluster")]
     pub(crate) single_replica: bool,
 
-    /// In a new cluster: keep retention.ms and retention.bytes even if they delete restored records
+    /// In a new cluster: keep retention.ms, retention.bytes and cleanup.policy even if they delete restored records
     #[arg(long, requires = "new_cluster")]
     pub(crate) keep_retention: bool,
 
@@ -72,7 +72,7 @@ pub(crate) struct Restore {
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 
-    /// One JSON line a partition, and one for the whole, instead of text
+    /// JSON lines instead of text: first the plan (without --dry-run), then one a partition, and one for the whole
     #[arg(long)]
     pub(crate) json: bool,
 

@@ -157,7 +157,7 @@ pub(crate) struct Recover {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) from_offset: Option<i64>,
 
-    /// One JSON line a partition instead of text
+    /// One JSON line a partition instead of text, and of several partitions one with the totals
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -5,6 +5,7 @@ use crate::args::Metadata;
 use crate::console::Console;
 use crate::escape::{escaped, is_unsafe};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use offsetlog::{FolderKind, NodeAnswer, OpenOptions, folder_kind, zookeeper_node};
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +20,9 @@ pub(super) fn run(
     console: &mut Console<'_>,
 ) -> Result<i32, Failure> {
     let folder = folder_of(args)?;
-    let answer = zookeeper_node(folder, node, args.show_secrets, options)?;
+    let (bar, progress) = Progress::of_directories(console);
+    let answer = zookeeper_node(folder, node, args.show_secrets, options, &progress)?;
+    drop(bar);
     let data = match answer {
         NodeAnswer::Data(data) => data,
         NodeAnswer::Missing { parent, children } => return Err(missing(node, &parent, &children)),

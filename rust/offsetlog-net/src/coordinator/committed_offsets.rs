@@ -579,6 +579,10 @@ impl GroupMetadata {
 /// # Errors
 /// Those of [`LogDir::maintain`], and the first error of a partition.
 pub fn maintain(log_dir: &LogDir) -> Result<()> {
+    // Nothing was committed yet.
+    if !log_dir.topics().contains_key(TOPIC) {
+        return Ok(());
+    }
     let report = log_dir.maintain(&MaintainOptions {
         topics: vec![TOPIC.to_owned()],
         ..MaintainOptions::default()

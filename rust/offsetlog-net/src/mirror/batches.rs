@@ -62,10 +62,10 @@ pub(crate) struct Walked {
 }
 
 /// Walks the batches of `records`, which were asked for from `position` on. Stops at a batch of a leader epoch above `leader_epoch`, which
-/// this leader cannot have.
+/// this leader cannot have, and before one that is wrong behind others.
 ///
 /// # Errors
-/// Not a batch header; offsets that do not ascend, or that are below `position`.
+/// The first is wrong: not a batch header, or offsets below `position`.
 pub(crate) fn walk(
     records: &[u8],
     position: i64,
@@ -81,22 +81,32 @@ pub(crate) fn walk(
         if rest.len() < FRAME_BYTES {
             return Ok(walked);
         }
-        let failed = |error| BadBatches::Header {
-            position: at,
-            error,
+        let failed = |error| {
+            let position = at;
+            if at > 0 {
+                return Ok(walked);
+            }
+            Err(BadBatches::Header { position, error })
         };
-        let size = offsetlog::format::Frame::parse(rest)
-            .map_err(failed)?
-            .size_bytes;
+        let size = match offsetlog::format::Frame::parse(rest) {
+            Ok(frame) => frame.size_bytes,
+            Err(error) => return failed(error),
+        };
         if size > rest.len() {
             walked.torn = Some(size);
             return Ok(walked);
         }
-        let header = BatchHeader::parse(rest).map_err(failed)?;
+        let header = match BatchHeader::parse(rest) {
+            Ok(header) => header,
+            Err(error) => return failed(error),
+        };
         let base = header.base_offset.unwrap_or(header.last_offset);
         // The first batch may begin before the offset that was asked for, the next ones not before the end of the one before.
         let lowest = if at == 0 { header.last_offset } else { base };
         if lowest < walked.next_offset || header.last_offset == i64::MAX {
+            if at > 0 {
+                return Ok(walked);
+            }
             return Err(BadBatches::Offset {
                 position: at,
                 found: lowest,

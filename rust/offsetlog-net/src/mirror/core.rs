@@ -15,6 +15,7 @@ mod group_offsets;
 mod metadata;
 mod outcomes;
 mod settings;
+mod source_starts;
 
 use super::options::MirrorOptions;
 use super::partition::{Need, Partition};
@@ -508,6 +509,7 @@ impl Core {
             events_left_out: self.events.left_out(),
             groups: self.groups.group_count(),
             committed_offsets: self.groups.stored(),
+            share_groups: self.groups.share_group_count(),
             progress: self.progress(),
             is_complete: self.has_metadata && !has_problem && !has_missed,
             has_losses: self.events.has_losses(),

@@ -5,12 +5,11 @@
 use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole, write_whole};
 use offsetlog::format::Uuid;
 use offsetlog::format::meta_properties::{read_properties, write_property};
-use offsetlog::{Error, Result};
+use offsetlog::{Error, MIRROR_NOTE as FILE, Result};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-const FILE: &str = ".offsetlog.mirror";
 const VERSION: &str = "1";
 const OWN_ID: &str = "own.id.";
 const SOURCE_ID: &str = "source.id.";

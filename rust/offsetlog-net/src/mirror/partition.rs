@@ -83,6 +83,11 @@ pub(crate) struct Partition {
     pub(crate) source_start: Option<i64>,
     /// Up to where deletes were begun here.
     pub(crate) deleted_to: i64,
+    /// The log start offset of the source's at which the mirror began the copy, or to which it deleted; of a copy of an earlier version its own
+    /// when this one found it.
+    pub(crate) noted_start: i64,
+    /// Whether an event reported that the copy begins behind the source's log, and not by the mirror.
+    pub(crate) told_missing: bool,
     /// Whether an event reported that the source deletes.
     pub(crate) told_deletes: bool,
     /// Where it is to come with `once`.
@@ -132,6 +137,8 @@ pub(crate) struct Position {
     pub(crate) end: i64,
     /// The greatest leader epoch.
     pub(crate) epoch: Option<i32>,
+    /// Where the mirror itself began it; 0 where that is not known.
+    pub(crate) noted_start: i64,
 }
 
 impl Partition {
@@ -157,6 +164,8 @@ impl Partition {
             high_watermark: None,
             source_start: None,
             deleted_to: 0,
+            noted_start: at.noted_start,
+            told_missing: false,
             told_deletes: false,
             target: None,
             answered_to: None,
@@ -199,6 +208,7 @@ impl Partition {
         self.start = at.start;
         self.end = at.end;
         self.epoch = at.epoch;
+        self.noted_start = self.noted_start.max(at.noted_start);
         // An append tells which are left.
         self.open.clear();
     }

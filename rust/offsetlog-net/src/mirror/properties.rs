@@ -482,4 +482,108 @@ mod tests {
             assert!(refused.contains(expected), "{text}: {refused}");
         }
     }
+
+    /// Keys of Kafka's clients whose loss changes what is safe, and a word of what to do instead.
+    const REFUSED: [(&str, &str); 11] = [
+        ("ssl.truststore.certificates", "ssl.truststore.location"),
+        ("ssl.keystore.key", "ssl.keystore.location"),
+        ("ssl.keystore.certificate.chain", "ssl.keystore.location"),
+        (
+            "sasl.login.callback.handler.class",
+            "SCRAM or PLAIN, or mTLS",
+        ),
+        ("sasl.kerberos.service.name", "SCRAM or PLAIN, or mTLS"),
+        (
+            "sasl.oauthbearer.token.endpoint.url",
+            "SCRAM or PLAIN, or mTLS",
+        ),
+        ("ssl.cipher.suites", "forbid a suite at the brokers"),
+        ("ssl.provider", "take it out"),
+        ("ssl.trustmanager.algorithm", "ssl.truststore.location"),
+        ("ssl.engine.factory.class", "ssl.keystore.location"),
+        ("ssl.secure.random.implementation", "take it out"),
+    ];
+
+    #[test]
+    fn each_key_with_advice_is_refused_by_name_with_it() {
+        let keys = |all: &[(&str, &str)]| -> std::collections::BTreeSet<String> {
+            all.iter().map(|(key, _)| (*key).to_owned()).collect()
+        };
+        assert_eq!(keys(&ADVICE), keys(&REFUSED), "a row here for each there");
+        for (key, advice) in REFUSED {
+            let name = format!("{key} is no setting of a mirror: ");
+            // Beside settings that need it: the key itself is what is told.
+            let beside = "bootstrap.servers=one:9092\nsecurity.protocol=SASL_SSL";
+            let refused = read(&format!("{beside}\n{key}=x\n")).unwrap_err();
+            let told = refused.strip_prefix(&format!("line 3: {name}"));
+            assert!(told.is_some_and(|told| told.contains(advice)), "{refused}");
+            let settings = [(key.to_owned(), "x".to_owned())];
+            let refused = Source::default().take_settings(&settings).unwrap_err();
+            let told = refused.strip_prefix(&name);
+            assert!(told.is_some_and(|told| told.contains(advice)), "{refused}");
+        }
+    }
+
+    #[test]
+    fn mechanisms_that_are_not_there_are_refused_with_what_to_do() {
+        for mechanism in ["OAUTHBEARER", "GSSAPI", "SCRAM-SHA-1", "scram-sha-512", ""] {
+            for protocol in ["SASL_PLAINTEXT", "SASL_SSL"] {
+                let trust = match protocol {
+                    "SASL_SSL" => "ssl.truststore.location=tests/tls/ca.pem\n",
+                    _ => "",
+                };
+                let refused = read(&format!(
+                    "security.protocol={protocol}\n{trust}sasl.mechanism={mechanism}\n"
+                ));
+                assert_eq!(
+                    refused.unwrap_err(),
+                    format!(
+                        "sasl.mechanism={mechanism}: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 expected; make a SCRAM user for the mirror"
+                    )
+                );
+            }
+        }
+        // A token's login module beside a mechanism that is there.
+        let module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule";
+        let refused = read(&format!(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={module} required;\n"
+        ));
+        assert_eq!(
+            refused.unwrap_err(),
+            format!(
+                "sasl.jaas.config: {module} found, PlainLoginModule or ScramLoginModule expected"
+            )
+        );
+    }
+
+    /// Java 8's own format, which begins with 0xFEEDFEED and the version 2, whatever the type says that it is.
+    #[test]
+    fn a_jks_store_is_refused_with_how_to_convert_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let jks = folder.path().join("kafka.jks");
+        std::fs::write(
+            &jks,
+            [&[0xfe, 0xed, 0xfe, 0xed][..], &[0, 0, 0, 2], &[0; 24]].concat(),
+        )
+        .unwrap();
+        let jks = jks.display();
+        for store in ["truststore", "keystore"] {
+            let trust = match store {
+                "keystore" => "ssl.truststore.location=tests/tls/ca.pem\n",
+                _ => "",
+            };
+            for kind in ["", "JKS", "PKCS12"] {
+                let refused = read(&format!(
+                    "security.protocol=SSL\n{trust}ssl.{store}.location={jks}\nssl.{store}.type={kind}\n\
+                     ssl.{store}.password=changeit\n"
+                ))
+                .unwrap_err();
+                assert!(refused.starts_with(&format!("{jks}: ")), "{refused}");
+                let refused = refused.to_lowercase();
+                for word in ["jks store", "keytool -importkeystore", "pkcs12"] {
+                    assert!(refused.contains(word), "{store} {kind}: {refused}");
+                }
+            }
+        }
+    }
 }

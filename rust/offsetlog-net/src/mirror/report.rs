@@ -8,11 +8,11 @@ use std::path::PathBuf;
 pub enum EventKind {
     /// A topic, or more partitions of one, is copied from now on.
     New,
-    /// The source's settings of a topic changed, and were stored.
+    /// The source's settings of a topic are other ones than the copy had, and were stored.
     Settings,
     /// The copy diverged from its leader; its end was cut and kept in `offsetlog-cut`.
     Cut,
-    /// The source deleted records before they were copied.
+    /// The source deleted records before they were copied, or has records that were deleted here, not by the mirror.
     Lost,
     /// The source deleted records that were copied. They stay, unless deletes are followed.
     DeletedRecords,
@@ -172,6 +172,8 @@ pub struct MirrorReport {
     pub groups: usize,
     /// Committed offsets that this run stored, changed ones once for each change.
     pub committed_offsets: u64,
+    /// Share groups of the source: what they have read is not copied.
+    pub share_groups: usize,
     /// How far it came.
     pub progress: MirrorProgress,
     /// Whether everything that was to be copied was: no problem is left, and with `once` every partition reached its end.

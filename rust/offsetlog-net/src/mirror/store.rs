@@ -2,6 +2,7 @@
 
 mod append;
 mod commits;
+mod noted;
 mod syncs;
 mod unended;
 
@@ -15,6 +16,7 @@ use super::options::MirrorOptions;
 use super::partition::Position;
 use super::truncation::truncation;
 use crate::coordinator::committed_offsets::CommittedOffsets;
+use noted::{difference_of, note_start, noted_start};
 use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
@@ -65,6 +67,10 @@ pub(crate) struct ReadyTopic {
     pub(crate) positions: Vec<(i32, Position)>,
     /// Those that were made just now.
     pub(crate) new: Vec<i32>,
+    /// Those among them that were here before: their directories are lost.
+    pub(crate) again: Vec<i32>,
+    /// In what the settings of a copy differed from the source's.
+    pub(crate) other_settings: Option<String>,
     /// Those that cannot be opened, and why.
     pub(crate) broken: Vec<(i32, String)>,
     /// What a user should know.
@@ -101,12 +107,14 @@ impl Store {
         let how = LogDirOptions {
             max_open_partitions: options.open_partitions().max(1),
             internal_topics: internal.map(str::to_owned).collect(),
+            fills_mirror: true,
             ..LogDirOptions::default()
         };
         let log_dir = LogDir::open_for_append(&[path], open, &how)?;
         let lock = lock(disk, path)?;
         // Another mirror may have written it until now.
         let note = read_note(disk, path)?;
+        log_dir.refresh_listing()?;
         Ok(Self {
             path: path.clone(),
             log_dir,
@@ -201,10 +209,18 @@ impl Store {
                 self.forget_earlier(name, is_new, &mut ready.warnings)?;
             }
             ready.new = self.log_dir.add_partitions(name, partitions)?;
+            let last = known.last().copied();
+            let made = ready.new.iter().copied();
+            ready.again = made.filter(|&made| Some(made) < last).collect();
         }
         for partition in self.numbers(name) {
             match self.ready(name, partition, config.as_ref()) {
-                Ok(position) => ready.positions.push((partition, position)),
+                Ok((position, difference)) => {
+                    if !ready.new.contains(&partition) {
+                        ready.other_settings = ready.other_settings.or(difference);
+                    }
+                    ready.positions.push((partition, position));
+                }
                 Err(error) if is_of_topic(error.kind()) => {
                     ready.broken.push((partition, error.to_string()));
                 }
@@ -218,13 +234,24 @@ impl Store {
         self.log_dir.topics().remove(name).unwrap_or_default()
     }
 
-    /// Where a partition stands, once it has the topic's settings: a kill may have left some without.
-    fn ready(&self, name: &str, partition: i32, config: Option<&LogConfig>) -> Result<Position> {
+    /// Where a partition stands, once it has the topic's settings: a kill may have left some without. Returns in what its own differed.
+    fn ready(
+        &self,
+        name: &str,
+        partition: i32,
+        config: Option<&LogConfig>,
+    ) -> Result<(Position, Option<String>)> {
         let log = self.log_dir.log_writer(name, partition)?;
+        let mut difference = None;
         if let Some(config) = config {
-            set_config(&log, config)?;
+            let before = log.stored_config()?.unwrap_or_default();
+            if set_config(&log, config)? {
+                difference = Some(difference_of(&before, config));
+            }
         }
-        position_of(&log)
+        let mut position = position_of(&log)?;
+        position.noted_start = noted_start(self.open.disk.as_ref(), &log)?;
+        Ok((position, difference))
     }
 
     /// The id of the topic that is here, if it is another one than the source's. Partitions without an id, which a kill while they were made
@@ -347,8 +374,13 @@ impl Store {
         let log = self.log(at)?;
         self.syncs.dirty();
         self.open_transactions.forget(at);
+        note_start(self.open.disk.as_ref(), &log, offset)?;
         log.truncate_fully_and_start_at(offset, None)?;
-        position_of(&log)
+        let noted_start = offset;
+        position_of(&log).map(|position| Position {
+            noted_start,
+            ..position
+        })
     }
 
     /// Deletes the records before an offset. Returns the new log start offset.
@@ -358,6 +390,7 @@ impl Store {
     pub(crate) fn delete_before(&mut self, at: &TopicPartition, offset: i64) -> Result<i64> {
         let log = self.log(at)?;
         self.syncs.dirty();
+        note_start(self.open.disk.as_ref(), &log, offset)?;
         log.delete_records_before(offset.min(log.high_watermark()?))?;
         // Deletes the segments below the new start, but none for age or size: that is up to the source.
         let by_start = LogConfig::default().with("cleanup.policy", "compact")?;
@@ -523,6 +556,7 @@ fn position_of(log: &LogWriter) -> Result<Position> {
         start: log.log_start_offset()?,
         end: log.log_end_offset()?,
         epoch: log.leader_epoch()?,
+        noted_start: 0,
     })
 }
 

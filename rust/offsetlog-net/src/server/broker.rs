@@ -373,7 +373,9 @@ impl Broker {
             key if key == apis::LIST_OFFSETS.key => self.list_offsets(asked, request),
             key if key == apis::OFFSET_FOR_LEADER_EPOCH.key => self.leader_epochs(request),
             key if key == apis::DESCRIBE_CLUSTER.key => self.describe_cluster(asked, request),
-            key if key == apis::DESCRIBE_CONFIGS.key => self.describe_configs(request),
+            key if key == apis::DESCRIBE_CONFIGS.key => {
+                self.describe_configs(request, asked.now_ms)
+            }
             key if key == apis::DESCRIBE_LOG_DIRS.key => self.describe_log_dirs(request),
             key if key == apis::DESCRIBE_ACLS.key => Self::describe_acls(),
             key if key == apis::INIT_PRODUCER_ID.key => self.init_producer_id(request),

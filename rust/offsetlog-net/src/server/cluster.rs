@@ -6,14 +6,13 @@ use super::options::{Event, ServeOptions};
 use offsetlog::{ClusterSettings, Group, LogDir, MetadataImage, MetadataMark, Result, TopicImage};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 /// The metadata is read again after this time at the earliest. A controller that runs writes to it twice a second, and a cluster of
 /// hundreds of thousands of partitions has tens of megabytes of it: reading them takes some tenths of a second.
 const READ_EVERY_MS: i64 = 5000;
 /// A request for a topic that the metadata lacks reads the metadata at once, but no more than once in this time: a broker writes the topic
 /// to the metadata before it creates the directories.
-const ASKED_EVERY: Duration = Duration::from_secs(1);
+const ASKED_EVERY_MS: i64 = 1000;
 /// Sources that could not be read are read again after this time, even if no file has changed since.
 const READ_FAILED_EVERY_MS: i64 = 60_000;
 /// The same reason is reported again after this time.
@@ -39,10 +38,8 @@ struct Looked {
     /// How far it reached, without what it says; `None` if there was none.
     known: Option<MetadataImage>,
     next_ms: i64,
-    /// The time of the last check whether a read is due.
-    now_ms: i64,
     /// When a topic was asked for that it does not have.
-    asked: Option<Instant>,
+    asked_ms: Option<i64>,
     /// When to read failed sources again, even if no file has changed.
     again_ms: Option<i64>,
     /// The reasons that were reported, and when.
@@ -96,8 +93,7 @@ impl Cluster {
                 mark,
                 known: image.as_ref().map(reach_of),
                 next_ms: i64::MIN,
-                now_ms: i64::MIN,
-                asked: None,
+                asked_ms: None,
                 again_ms,
                 told: BTreeMap::new(),
             }),
@@ -116,31 +112,42 @@ impl Cluster {
     /// Reads the metadata again if it has changed and was not read a moment ago. A part that cannot be read keeps its last known state.
     pub(super) fn follow(&self, log_dir: &LogDir, options: &ServeOptions, now_ms: i64) {
         let mut looked = lock(&self.looked);
-        looked.now_ms = now_ms;
         // A clock that was set back must not stop it.
         let is_due =
             now_ms >= looked.next_ms || looked.next_ms.saturating_sub(now_ms) > READ_EVERY_MS;
         if is_due {
-            self.read_if_changed(&mut looked, log_dir, options);
+            self.read_if_changed(&mut looked, log_dir, options, now_ms);
         }
     }
 
     /// Reads the metadata now if it does not have a topic that is asked for, and has changed.
-    pub(super) fn look_for(&self, topic: &str, log_dir: &LogDir, options: &ServeOptions) {
+    pub(super) fn look_for(
+        &self,
+        topic: &str,
+        log_dir: &LogDir,
+        options: &ServeOptions,
+        now_ms: i64,
+    ) {
         if self.surroundings().topics.contains_key(topic) {
             return;
         }
         let mut looked = lock(&self.looked);
         let is_known = self.surroundings().topics.contains_key(topic);
-        let is_recent = |at: Instant| at.elapsed() < ASKED_EVERY;
-        if !is_known && !looked.asked.is_some_and(is_recent) {
-            looked.asked = Some(Instant::now());
-            self.read_if_changed(&mut looked, log_dir, options);
+        // A clock that was set back must not stop it.
+        let is_recent = |at: i64| (0..ASKED_EVERY_MS).contains(&now_ms.saturating_sub(at));
+        if !is_known && !looked.asked_ms.is_some_and(is_recent) {
+            looked.asked_ms = Some(now_ms);
+            self.read_if_changed(&mut looked, log_dir, options, now_ms);
         }
     }
 
-    fn read_if_changed(&self, looked: &mut Looked, log_dir: &LogDir, options: &ServeOptions) {
-        let now_ms = looked.now_ms;
+    fn read_if_changed(
+        &self,
+        looked: &mut Looked,
+        log_dir: &LogDir,
+        options: &ServeOptions,
+        now_ms: i64,
+    ) {
         let mark = log_dir.metadata_mark(self.settings.as_ref());
         if mark == looked.mark && looked.again_ms.is_none_or(|again| now_ms < again) {
             return;

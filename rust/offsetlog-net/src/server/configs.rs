@@ -50,7 +50,7 @@ fn wanted<'r>(request: &'r Struct<'_>) -> Vec<Wanted<'r>> {
 }
 
 impl Broker {
-    pub(super) fn describe_configs(&self, request: &Struct<'_>) -> Struct<'static> {
+    pub(super) fn describe_configs(&self, request: &Struct<'_>, now_ms: i64) -> Struct<'static> {
         let how = How {
             with_synonyms: is_set(request, "includeSynonyms"),
             with_documentation: is_set(request, "includeDocumentation"),
@@ -64,7 +64,7 @@ impl Broker {
                 let is_wanted = |name: &str| keys.as_ref().is_none_or(|keys| keys.contains(name));
                 let found = match kind {
                     _ if is_invalid => Err((ErrorCode::InvalidRequest, INVALID_REQUEST.to_owned())),
-                    TOPIC => self.topic_configs(name, how, is_wanted),
+                    TOPIC => self.topic_configs(name, how, is_wanted, now_ms),
                     _ => self.broker_configs(name, is_wanted),
                 };
                 let result = Struct::new()
@@ -86,6 +86,7 @@ impl Broker {
         name: &str,
         how: How,
         is_wanted: impl Fn(&str) -> bool,
+        now_ms: i64,
     ) -> Result<Vec<Struct<'static>>, (ErrorCode, String)> {
         if let Some(why) = invalid_topic(name) {
             let words = format!("Topic name is invalid: {why}");
@@ -98,7 +99,8 @@ impl Broker {
             let words = "the settings cannot be read".to_owned();
             return Err((ErrorCode::KafkaStorageError, words));
         };
-        self.cluster.look_for(name, &self.log_dir, &self.options);
+        self.cluster
+            .look_for(name, &self.log_dir, &self.options, now_ms);
         let found = self
             .log_dir
             .topic_settings_from(name, cluster)

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// A fetch is tried this many times if other leaders write meanwhile. A retry is rare: it takes a truncation within milliseconds.
 const TURNS_MAX: usize = 3;
+/// The first version that can say where logs diverge.
+const FIRST_DIVERGING: i16 = 12;
 
 /// A fetch until it is answered.
 #[derive(Debug)]
@@ -318,6 +320,19 @@ impl Broker {
             Ok(answered) => answered,
             Err(code) => return refuse(job.api, job.version, job.correlation_id, code),
         };
+        if job.version < FIRST_DIVERGING && reads.iter().any(|read| read.diverging.is_some()) {
+            // Only a session that a request of a newer version began asks for it.
+            let answer = Struct::new()
+                .with("errorCode", ErrorCode::UnsupportedVersion)
+                .with("sessionId", session_id);
+            return reply_in(
+                job.api,
+                job.version,
+                job.correlation_id,
+                &answer,
+                Vec::new(),
+            );
+        }
         let mut topics: Vec<(&str, Uuid, Vec<Struct<'static>>)> = Vec::new();
         let mut ranges = Vec::new();
         for ((part, read), is_told) in job.parts.iter().zip(reads).zip(is_told) {

@@ -183,7 +183,7 @@ impl FetchSessions {
             return Err(ErrorCode::FetchSessionIdNotFound);
         }
         let before = session.bytes;
-        for each in wanted {
+        for each in wanted.iter().cloned() {
             let key = each.key();
             if let Some(kept) = session.partitions.get_mut(&key) {
                 let topic = Arc::clone(&kept.wanted.topic);
@@ -205,7 +205,7 @@ impl FetchSessions {
         self.bytes = self.bytes.saturating_sub(before).saturating_add(after);
         if session.partitions.is_empty() {
             self.remove(id);
-            return Ok((Plan::Sessionless, Vec::new()));
+            return Ok((Plan::Sessionless, wanted));
         }
         session.epoch = next_epoch(epoch);
         session.last_used_ms = now_ms;
@@ -261,7 +261,7 @@ impl FetchSessions {
         let bytes = parts.iter().map(|(wanted, _)| bytes_of(&wanted.key()));
         let bytes = bytes.sum();
         let is_kept = !parts.iter().any(|(wanted, _)| is_no_topic(&wanted.topic));
-        if parts.is_empty() || !is_kept || !self.make_room(bytes, now_ms) {
+        if !is_kept || !self.make_room(bytes, now_ms) {
             return 0;
         }
         let id = self.new_id();

@@ -7,7 +7,7 @@ use super::request::{int, long, structs, text};
 use crate::error_code::ErrorCode;
 use offsetlog::format::message::Struct;
 use offsetlog::{Isolation, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Kafka's names for what is not a time: `ListOffsetsRequest.LATEST_TIMESTAMP` and so on.
 const LATEST: i64 = -1;
@@ -35,16 +35,21 @@ impl Broker {
                 *counts.entry((name, number)).or_default() += 1;
             }
         }
+        let mut refused = HashSet::new();
         let topics: Vec<Struct<'static>> = structs(request, "topics")
             .map(|each| {
                 let name = text(each, "name").unwrap_or_default();
                 let topic = catalog.topic(name);
                 let partitions: Vec<Struct<'static>> = structs(each, "partitions")
-                    .map(|each| {
+                    .filter_map(|each| {
                         let number = int(each, "partitionIndex", -1);
                         let timestamp = long(each, "timestamp", LATEST);
                         let slot = topic.and_then(|topic| topic.slots.get(&number));
                         let is_repeated = counts.get(&(name, number)).is_some_and(|&n| n > 1);
+                        // As in Kafka, it is refused once.
+                        if is_repeated && !refused.insert((name, number)) {
+                            return None;
+                        }
                         let found = if is_repeated {
                             Err(ErrorCode::InvalidRequest)
                         } else if !is_supported(timestamp, asked.version) {
@@ -54,7 +59,7 @@ impl Broker {
                             self.offset_of(slot, (timestamp, current), replica_id, isolation)
                         };
                         let answer = Struct::new().with("partitionIndex", number);
-                        match found {
+                        Some(match found {
                             Err(code) => answer.with("errorCode", code),
                             Ok((timestamp, offset, epoch)) => {
                                 let answer =
@@ -65,7 +70,7 @@ impl Broker {
                                     answer
                                 }
                             }
-                        }
+                        })
                     })
                     .collect();
                 Struct::new()

@@ -33,8 +33,10 @@ impl Broker {
             wanted
                 // As in Kafka, a repeated topic is answered once.
                 .filter(|each| {
-                    let name = text(each, "name").filter(|_| !by_id);
-                    seen.insert((name, id(each, "topicId").to_bytes()))
+                    let id = id(each, "topicId");
+                    let name = text(each, "name").filter(|_| version < 12 || !by_id);
+                    let is_asked = version < 12 || !by_id || !id.is_zero();
+                    is_asked && seen.insert((name, id.to_bytes()))
                 })
                 .map(|each| {
                     let (name, id) = (text(each, "name"), id(each, "topicId"));

@@ -15,6 +15,10 @@ impl Broker {
     /// Refuses each partition. Produce is announced all the same: without it librdkafka never sends a fetch.
     pub(super) fn refuse_produce(asked: &Asked<'_>, request: &Struct<'_>) -> Step {
         if int(request, "acks", 1) == 0 {
+            let mut topics = structs(request, "topicData");
+            if topics.all(|topic| structs(topic, "partitionData").next().is_none()) {
+                return Step::Silent;
+            }
             // The producer reads no answer. As in Kafka, the end of the connection tells it.
             return closed(format!("a producer with acks=0 was refused: {WHY}"));
         }

@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, Part};
 use super::channel::{Channel, Memory};
-use super::clock::{Clock, SystemClock};
+use super::clock::{Clock, NoPauses};
 use super::ended::Ended;
 use super::metrics::{Metrics, add};
 use super::options::ServerLimits;
@@ -112,13 +112,18 @@ pub(crate) fn talk<S: Service>(
 }
 
 /// Answers all requests in `input` as one connection that has hung up behind them, and returns what went out: the whole connection without
-/// a socket, for fuzzing and tests. A request that would have to wait is the last one.
+/// a socket, for fuzzing and tests. With users it must say who it is first. A request that would have to wait is the last one.
 ///
 /// # Panics
 /// If the protocol logic does.
 #[must_use]
-pub fn answer_all<S: Service>(service: &S, limits: &ServerLimits, input: &[u8]) -> Vec<u8> {
-    let common = Common::new(limits.clone(), None, Arc::new(SystemClock));
+pub fn answer_all<S: Service>(
+    service: &S,
+    limits: &ServerLimits,
+    users: Option<Arc<Users>>,
+    input: &[u8],
+) -> Vec<u8> {
+    let common = Common::new(limits.clone(), users, Arc::new(NoPauses));
     let mut memory = Memory {
         input,
         output: Vec::new(),
@@ -351,7 +356,13 @@ impl<'a, S: Service, C: Channel> Talk<'a, S, C> {
         let framed = i32::try_from(length).map_err(|_| Ended::ResponseLength(length))?;
         let seconds = length / u64::from(limits.response_bytes_per_second.max(1));
         let time = limits.response_timeout + Duration::from_secs(seconds);
-        self.channel.set_deadline(self.common.clock.now() + time);
+        let deadline = self.common.clock.now() + time;
+        // Who has not said who it is gets no more time to take answers than to ask.
+        self.channel.set_deadline(if self.gate.is_open() {
+            deadline
+        } else {
+            self.soon(deadline)
+        });
         let mut lead = &framed.to_be_bytes()[..];
         for piece in reply.pieces {
             match piece {

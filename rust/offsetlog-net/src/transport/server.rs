@@ -277,14 +277,19 @@ impl Shared {
 
     /// Waits while there are as many connections as may be. Returns whether the server still runs.
     fn wait_for_place(&self) -> bool {
+        drop(self.with_place());
+        !self.common.is_stopping()
+    }
+
+    /// The connections, with a place for one more; without one only when the server stops.
+    fn with_place(&self) -> MutexGuard<'_, Open> {
         let mut open = self.lock();
         while open.count >= self.common.limits.connections_max.max(1) && !self.common.is_stopping()
         {
             let waited = self.closed.wait_timeout(open, Duration::from_secs(1));
             (open, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        drop(open);
-        !self.common.is_stopping()
+        open
     }
 
     /// Waits until no connection is open. Returns whether none is.
@@ -399,8 +404,9 @@ struct Place {
 }
 
 impl Place {
+    /// Waits for it: another listener may have given away what this one saw.
     fn new(shared: Arc<Shared>, stream: Arc<TcpStream>) -> Self {
-        let mut open = shared.lock();
+        let mut open = shared.with_place();
         let number = open.next;
         open.next += 1;
         open.count += 1;

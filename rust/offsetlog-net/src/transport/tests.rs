@@ -7,6 +7,7 @@ mod panics;
 mod passing;
 mod separate;
 mod timeouts;
+mod traps;
 mod waits;
 mod wire;
 mod world;
@@ -15,6 +16,14 @@ mod world;
 #[path = "../../tests/broker/client.rs"]
 #[allow(dead_code, reason = "those tests use the rest")]
 mod logic;
+
+/// What clients of that meet.
+#[path = "../../tests/broker/known_traps.rs"]
+mod known_traps;
+
+/// Some of these.
+#[path = "../../tests/broker/trap_15.rs"]
+mod trap_15;
 
 /// The protocol logic of the tests with sockets.
 #[path = "../../tests/common/mod.rs"]

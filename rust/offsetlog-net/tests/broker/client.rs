@@ -69,20 +69,6 @@ impl<'b> Client<'b> {
         }
     }
 
-    pub fn frame(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Vec<u8> {
-        self.correlation_id += 1;
-        let header = RequestHeader {
-            api_key: api.key,
-            api_version: version,
-            correlation_id: self.correlation_id,
-            client_id: Some(b"test"),
-        };
-        let mut frame = Vec::new();
-        header.write(&mut frame).unwrap();
-        api.request.write(version, request, &mut frame).unwrap();
-        frame
-    }
-
     pub fn send(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Step {
         let frame = self.frame(api, version, request);
         let session = self.session.as_mut().unwrap();
@@ -108,25 +94,24 @@ impl<'b> Client<'b> {
         );
         response.into_owned()
     }
+}
 
-    /// The response, after as long a wait as it takes.
-    pub fn call(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Struct<'static> {
-        let mut step = self.send(api, version, request);
-        for _ in 0..10 {
-            match step {
-                Step::Reply(reply) => return self.response(api, version, &reply),
-                Step::Wait { until_ms } => {
-                    self.now = self.now.max(until_ms);
-                    step = self.resume();
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        panic!("it waits for ever");
+/// A client, with a socket or without: what it asks, by words that tests know.
+pub trait Asks {
+    /// A request of this client, without its length.
+    fn frame(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Vec<u8>;
+
+    /// The response of this version to that, after as long a wait as it takes; `None` if the server ended the connection without one.
+    fn answer(&mut self, frame: &[u8], api: &Api, version: i16) -> Option<Struct<'static>>;
+
+    fn call(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Struct<'static> {
+        let frame = self.frame(api, version, request);
+        let answer = self.answer(&frame, api, version);
+        answer.unwrap_or_else(|| panic!("{} {version} is not answered", api.name))
     }
 
     /// Metadata by name: topic id, and for each partition error, leader and leader epoch.
-    pub fn metadata(&mut self, topic: &str) -> (Uuid, Vec<(i64, i64, i64)>) {
+    fn metadata(&mut self, topic: &str) -> (Uuid, Vec<(i64, i64, i64)>) {
         let wanted = Struct::new().with("name", topic);
         let request = Struct::new().with("topics", vec![wanted]);
         let response = self.call(&apis::METADATA, 12, &request);
@@ -142,7 +127,7 @@ impl<'b> Client<'b> {
     }
 
     /// `ListOffsets`: error, timestamp, offset, leader epoch.
-    pub fn offset(
+    fn offset(
         &mut self,
         (topic, partition): (&str, i32),
         timestamp: i64,
@@ -169,7 +154,7 @@ impl<'b> Client<'b> {
     }
 
     /// `OffsetForLeaderEpoch`: error, leader epoch, end offset.
-    pub fn end_of_epoch(&mut self, (topic, partition): (&str, i32), epoch: i32) -> (i64, i64, i64) {
+    fn end_of_epoch(&mut self, (topic, partition): (&str, i32), epoch: i32) -> (i64, i64, i64) {
         let wanted = Struct::new()
             .with("partition", partition)
             .with("currentLeaderEpoch", -1)
@@ -188,13 +173,46 @@ impl<'b> Client<'b> {
     }
 
     /// A fetch of one partition without a session, answered at once.
-    pub fn fetch(&mut self, fetch: &Fetch<'_>) -> Fetched {
+    fn fetch(&mut self, fetch: &Fetch<'_>) -> Fetched {
         let response = self.call(&apis::FETCH, fetch.version, &fetch.request());
         if fetch.version >= 7 {
             assert_eq!(int(&response, "errorCode"), 0);
         }
         let topics = structs(&response, "responses");
         Fetched::of(&structs(&topics[0], "partitions")[0])
+    }
+}
+
+impl Asks for Client<'_> {
+    fn frame(&mut self, api: &Api, version: i16, request: &Struct<'_>) -> Vec<u8> {
+        self.correlation_id += 1;
+        let header = RequestHeader {
+            api_key: api.key,
+            api_version: version,
+            correlation_id: self.correlation_id,
+            client_id: Some(b"test"),
+        };
+        let mut frame = Vec::new();
+        header.write(&mut frame).unwrap();
+        api.request.write(version, request, &mut frame).unwrap();
+        frame
+    }
+
+    fn answer(&mut self, frame: &[u8], api: &Api, version: i16) -> Option<Struct<'static>> {
+        let session = self.session.as_mut().unwrap();
+        let mut step = self.broker.receive(session, frame, self.now, &mut AnyRoom);
+        for _ in 0..10 {
+            match step {
+                Step::Reply(reply) => return Some(self.response(api, version, &reply)),
+                Step::Close { reply: None, .. } => return None,
+                Step::Wait { until_ms } => {
+                    self.now = self.now.max(until_ms);
+                    step = self.resume();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("it waits for ever");
     }
 }
 
@@ -397,7 +415,7 @@ pub fn consume(fetched: &Fetched, offset: i64) -> (Vec<Seen>, i64) {
 }
 
 /// All records of a partition, and where the client ended; the error with which it ended, if any.
-pub fn read_all(client: &mut Client<'_>, fetch: &Fetch<'_>) -> (Vec<Seen>, i64, i64) {
+pub fn read_all(client: &mut (impl Asks + ?Sized), fetch: &Fetch<'_>) -> (Vec<Seen>, i64, i64) {
     let mut fetch = fetch.clone();
     let mut all = Vec::new();
     loop {

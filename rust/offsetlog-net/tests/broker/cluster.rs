@@ -1,6 +1,6 @@
 //! The cluster's metadata changes while its log dirs are served.
 
-use crate::client::{Client, int, structs};
+use crate::client::{Asks, Client, int, structs};
 use crate::growth::{lead, writer};
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
@@ -207,20 +207,34 @@ fn settings_topics_and_leader_epochs_follow_the_metadata() {
     assert_eq!(told(&mut client, "t", "retention.ms"), one("4000"));
     later(&mut client);
     assert_eq!(told(&mut client, "t", "retention.ms"), one("5000"));
+}
 
-    // But at once for a topic that has just been made.
-    let third = *b"the third id....";
-    write(
-        &log,
-        &[
-            topic("v", third),
-            partition(0, third, 0),
-            config("v", "retention.ms", "7"),
-        ],
-    );
-    make(&folder.path().join("v-0"), third);
+/// At once for a topic that has just been made, though once a second at most, by the clock of the requests.
+#[test]
+fn settings_of_a_new_topic_are_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = writer(&folder.path().join("__cluster_metadata-0"));
+    make(&folder.path().join("t-0"), ID);
+    write(&log, &[topic("t", ID), partition(0, ID, 0)]);
+    let (broker, _) = serve(&[folder.path()]);
+    let mut client = Client::new(&broker);
+    let begin = |name: &str, id: [u8; 16]| {
+        let settings = config(name, "retention.ms", "7");
+        write(&log, &[topic(name, id), partition(0, id, 0), settings]);
+        make(&folder.path().join(format!("{name}-0")), id);
+    };
+    begin("u", *b"id of the second");
     client.now += 1001;
     broker.tick(client.now);
+    assert_eq!(told(&mut client, "u", "retention.ms"), one("7"));
+    begin("v", *b"the third id....");
+    // The directories are listed by another clock, which goes on alone.
+    broker.tick(client.now + 1001);
+    client.now += 999;
+    // Of an unknown source, as long as nothing is known of the topic.
+    let unknown = ("604800000".to_owned(), 0);
+    assert_eq!(told(&mut client, "v", "retention.ms"), unknown);
+    client.now += 1;
     assert_eq!(told(&mut client, "v", "retention.ms"), one("7"));
 }
 

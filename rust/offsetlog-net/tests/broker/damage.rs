@@ -1,6 +1,6 @@
 //! Damage: everything before it is served, at it each fetch fails loudly, and a log is told once.
 
-use crate::client::{Client, Fetch, consume, copy, data, read_all};
+use crate::client::{Asks, Client, Fetch, consume, copy, data, read_all};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::{
     AppendOptions, BatchBuilder, BatchInfo, Log, LogWriter, OpenOptions, WriteOptions,

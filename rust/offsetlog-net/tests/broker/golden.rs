@@ -1,6 +1,6 @@
 //! Every record of the directories that real brokers wrote comes out of the answers, as a real consumer got it.
 
-use crate::client::{Client, Fetch, Seen, clean, data, open, read_all, tree};
+use crate::client::{Asks, Client, Fetch, Seen, clean, data, open, read_all, tree};
 use base64::Engine;
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog_net::Service;

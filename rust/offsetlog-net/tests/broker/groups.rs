@@ -1,6 +1,6 @@
 //! What groups commit, and what clients are then told of the partitions.
 
-use crate::client::{Client, NOW, copy, int, open, structs};
+use crate::client::{Asks, Client, NOW, copy, int, open, structs};
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis;
 use offsetlog_net::Service;

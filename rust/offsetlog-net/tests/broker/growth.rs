@@ -1,6 +1,6 @@
 //! Log dirs that change while they are served: they grow, are truncated, and topics come, go and are replaced.
 
-use crate::client::{Client, Fetch, copy, data, open, read_all};
+use crate::client::{Asks, Client, Fetch, copy, data, open, read_all};
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::format::Uuid;
 use offsetlog::format::protocol::apis;

@@ -14,8 +14,13 @@ mod damage;
 mod golden;
 mod groups;
 mod growth;
+#[allow(dead_code, reason = "clients in a world go through all")]
+mod known_traps;
 mod open_transactions;
 mod random;
 mod replicas;
 mod sessions;
+mod trap_15;
 mod traps;
+
+use client as logic;

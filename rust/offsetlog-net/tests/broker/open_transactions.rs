@@ -1,6 +1,6 @@
 //! How open transactions end for readers: as their coordinators' records say, and what happens if these cannot be read.
 
-use crate::client::{Client, Fetch, clean, copy, read_all};
+use crate::client::{Asks, Client, Fetch, clean, copy, read_all};
 use offsetlog::Isolation::ReadCommitted;
 use offsetlog_net::Service;
 use offsetlog_net::server::{Broker, OpenTransactionReport, OpenTransactions, ServeOptions};

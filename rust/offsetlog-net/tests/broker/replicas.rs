@@ -1,6 +1,6 @@
 //! Replicas of a partition that change, come and go while one of them is served: it stays.
 
-use crate::client::{Client, Fetch, read_all};
+use crate::client::{Asks, Client, Fetch, read_all};
 use crate::growth::{lead, writer};
 use offsetlog::LogWriter;
 use offsetlog::format::protocol::apis;

@@ -1,90 +1,142 @@
 //! Fetch sessions and long polling, by Kafka's rules.
 
-use crate::client::{Client, Fetch, Fetched, NOW, clean, int, open, structs};
+use crate::client::{Asks, Client, Fetch, Fetched, NOW, clean, int, open, structs};
 use offsetlog::format::message::{Struct, Value};
 use offsetlog::format::protocol::apis;
 use offsetlog_net::Step;
 use offsetlog_net::server::{Broker, ServeOptions};
 
-fn partitions(response: &Struct<'_>) -> Vec<(String, i64, Fetched)> {
-    structs(response, "responses")
-        .iter()
-        .flat_map(|topic| {
-            let name = topic
-                .get("topic")
-                .and_then(Value::as_str)
-                .unwrap()
-                .to_owned();
-            structs(topic, "partitions").into_iter().map(move |each| {
-                (
-                    name.clone(),
-                    int(&each, "partitionIndex"),
-                    Fetched::of(&each),
-                )
-            })
-        })
-        .collect()
+/// What an answer tells of partitions.
+fn partitions(response: &Struct<'_>) -> Vec<Fetched> {
+    let topics = structs(response, "responses").into_iter();
+    let all = topics.flat_map(|topic| structs(&topic, "partitions"));
+    all.map(|each| Fetched::of(&each)).collect()
 }
 
 #[test]
 fn a_session_tells_only_what_changed() {
+    // By name, and by id; and a version of the other kind.
+    for (version, other) in [(7, 13), (12, 16), (13, 12), (14, 12), (15, 7), (16, 12)] {
+        session_in_version(version, other);
+    }
+}
+
+fn session_in_version(version: i16, other: i16) {
     let broker = open(&clean());
     let mut client = Client::new(&broker);
+    let (topic_id, _) = client.metadata("g-plain");
     let (_, _, end, _) = client.offset(("g-plain", 0), -1, offsetlog::Isolation::ReadUncommitted);
-    let mut fetch = Fetch::new("g-plain", 0, end);
+    let mut fetch = Fetch {
+        version,
+        topic_id,
+        ..Fetch::new("g-plain", 0, end)
+    };
     fetch.session = (0, 0);
-    let response = client.call(&apis::FETCH, 12, &fetch.request());
+    let response = client.call(&apis::FETCH, version, &fetch.request());
     let id = int(&response, "sessionId") as i32;
     assert!(id > 0);
     assert_eq!(partitions(&response).len(), 1, "the first answer is whole");
     // Nothing new: nothing is told.
     fetch.session = (id, 1);
-    let response = client.call(&apis::FETCH, 12, &fetch.frame());
+    let response = client.call(&apis::FETCH, version, &fetch.frame());
     assert_eq!(int(&response, "sessionId"), i64::from(id));
     assert_eq!(partitions(&response).len(), 0);
     // The epoch of before, and one too far.
     for epoch in [1, 3] {
         fetch.session = (id, epoch);
-        let response = client.call(&apis::FETCH, 12, &fetch.frame());
+        let response = client.call(&apis::FETCH, version, &fetch.frame());
         assert_eq!(int(&response, "errorCode"), 71);
     }
     // Another offset of the same partition, and another partition.
     fetch.session = (id, 2);
     fetch.offset = 0;
-    let response = client.call(&apis::FETCH, 12, &fetch.request());
+    let response = client.call(&apis::FETCH, version, &fetch.request());
     let told = partitions(&response);
     assert_eq!(told.len(), 1);
-    assert!(!told[0].2.bytes().is_empty());
+    assert!(!told[0].bytes().is_empty());
     // An error is told again and again, and its end too.
     fetch.session = (id, 3);
     fetch.offset = 1 << 40;
-    let response = client.call(&apis::FETCH, 12, &fetch.request());
-    assert_eq!(partitions(&response)[0].2.error, 1);
+    let response = client.call(&apis::FETCH, version, &fetch.request());
+    assert_eq!(partitions(&response)[0].error, 1);
     fetch.session = (id, 4);
-    let response = client.call(&apis::FETCH, 12, &fetch.frame());
-    assert_eq!(partitions(&response)[0].2.error, 1);
+    let response = client.call(&apis::FETCH, version, &fetch.frame());
+    assert_eq!(partitions(&response)[0].error, 1);
     fetch.session = (id, 5);
     fetch.offset = end;
-    let response = client.call(&apis::FETCH, 12, &fetch.request());
-    assert_eq!(partitions(&response)[0].2.error, 0);
-    // Ids where there were names.
+    let response = client.call(&apis::FETCH, version, &fetch.request());
+    assert_eq!(partitions(&response)[0].error, 0);
+    // Ids where there were names, or the other way.
     fetch.session = (id, 6);
-    fetch.version = 13;
-    let response = client.call(&apis::FETCH, 13, &fetch.frame());
+    let response = client.call(&apis::FETCH, other, &fetch.frame());
     assert_eq!(int(&response, "errorCode"), 106);
     // Forgotten: the session is empty, and ends.
-    fetch.version = 12;
-    fetch.session = (id, 6);
-    let forgotten = Struct::new()
-        .with("topic", "g-plain")
-        .with("partitions", vec![0]);
+    let forgotten = Struct::new().with("partitions", vec![0]);
+    let forgotten = if version >= 13 {
+        forgotten.with("topicId", topic_id)
+    } else {
+        forgotten.with("topic", "g-plain")
+    };
     let request = fetch.frame().with("forgottenTopicsData", vec![forgotten]);
-    let response = client.call(&apis::FETCH, 12, &request);
+    let response = client.call(&apis::FETCH, version, &request);
     assert_eq!(int(&response, "errorCode"), 0);
     assert_eq!(int(&response, "sessionId"), 0);
     fetch.session = (id, 7);
+    let response = client.call(&apis::FETCH, version, &fetch.frame());
+    assert_eq!(int(&response, "errorCode"), 70);
+}
+
+fn topic_of(number: Value<'_>) -> Struct<'_> {
+    Struct::new()
+        .with("topic", "g-plain")
+        .with("partitions", vec![number])
+}
+
+/// As 4.3.0 answers.
+#[test]
+fn a_session_may_begin_with_nothing_and_what_empties_it_is_still_answered() {
+    let broker = open(&clean());
+    let mut client = Client::new(&broker);
+    let mut fetch = Fetch::new("g-plain", 0, 0);
+    fetch.session = (0, 0);
+    let nothing = || Vec::<Struct<'_>>::new();
+    let response = client.call(&apis::FETCH, 12, &fetch.frame().with("topics", nothing()));
+    let id = int(&response, "sessionId") as i32;
+    assert!(id > 0);
+    fetch.session = (id, 1);
+    let forgotten = topic_of(Value::from(0));
+    let request = fetch.request().with("forgottenTopicsData", vec![forgotten]);
+    let response = client.call(&apis::FETCH, 12, &request);
+    assert_eq!(int(&response, "sessionId"), 0);
+    assert_eq!(partitions(&response).len(), 1);
+    fetch.session = (id, 2);
     let response = client.call(&apis::FETCH, 12, &fetch.frame());
     assert_eq!(int(&response, "errorCode"), 70);
+}
+
+/// A version before 12 cannot say where the logs diverge, as one of version 12 asked.
+#[test]
+fn a_session_of_a_newer_version_is_refused_where_an_older_one_lacks_the_field() {
+    let broker = open(&clean());
+    let mut client = Client::new(&broker);
+    let mut fetch = Fetch::new("g-plain", 0, 0);
+    fetch.session = (0, 0);
+    let partition = Struct::new()
+        .with("partition", 0)
+        .with("fetchOffset", 1_i64 << 40)
+        .with("lastFetchedEpoch", 0)
+        .with("partitionMaxBytes", 1);
+    let topic = topic_of(Value::from(partition));
+    let request = fetch.frame().with("topics", vec![topic]);
+    let response = client.call(&apis::FETCH, 12, &request);
+    let id = int(&response, "sessionId");
+    assert!(id > 0);
+    fetch.session = (id as i32, 1);
+    fetch.version = 11;
+    let response = client.call(&apis::FETCH, 11, &fetch.frame());
+    assert_eq!(int(&response, "errorCode"), 35);
+    assert_eq!(int(&response, "sessionId"), id);
+    assert!(partitions(&response).is_empty());
 }
 
 #[test]

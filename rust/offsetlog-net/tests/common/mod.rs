@@ -249,3 +249,11 @@ pub(crate) fn ask(client: &mut (impl Read + Write), body: &[u8]) -> io::Result<V
 pub(crate) fn fds() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
+
+/// KiB of memory that this process has.
+pub(crate) fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().split(' ').next()?.parse().ok())
+        .unwrap_or(0)
+}

@@ -5,7 +5,7 @@ use super::target::Target;
 use crate::identity::key;
 use crate::places::{LogDirPlace, PartitionPlace, Places};
 use offsetlog::format::name::DirectoryState;
-use offsetlog::{Error, OpenOptions, Result};
+use offsetlog::{Error, Log, OpenOptions, Result};
 use std::path::{Path, PathBuf};
 
 /// Refuses a further log dir that is another broker's or cluster's: what stands in it says nothing of this one.
@@ -79,4 +79,41 @@ pub(super) fn in_the_way(
         paths.extend(same.filter(|_| is_ours).map(|each| each.path.clone()));
     }
     paths
+}
+
+/// A directory, and which offsets it has.
+pub(crate) fn contents(path: &Path, open: &OpenOptions) -> String {
+    let ends = Log::open(path, open).and_then(|log| {
+        let first = log.segments()?.first().map(|first| first.base_offset);
+        let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
+        Ok((first.unwrap_or(start), start, end))
+    });
+    match ends {
+        // The log dir's line may be older than the directory.
+        Ok((first, start, end)) if start > end && first < end => format!(
+            "{} (offsets {first} to {}, below its log start offset {start})",
+            path.display(),
+            end - 1
+        ),
+        Ok((_, start, end)) if start >= end => format!("{} (without records)", path.display()),
+        Ok((_, start, end)) => format!("{} (offsets {start} to {})", path.display(), end - 1),
+        Err(error) => format!("{} (which cannot be read: {error})", path.display()),
+    }
+}
+
+pub(super) fn blocked(in_the_way: &[PathBuf], target: &Target, open: &OpenOptions) -> String {
+    let told = in_the_way.iter().map(|path| contents(path, open));
+    let told: Vec<String> = told.collect();
+    format!(
+        "{} in the place of this partition of {:?}, and a broker does not start with both: {}; set_aside=True or --set-aside renames \
+         {} to -stray first",
+        if told.len() == 1 {
+            "a directory stands"
+        } else {
+            "directories stand"
+        },
+        target.topic,
+        told.join(", "),
+        if told.len() == 1 { "it" } else { "them" },
+    )
 }

@@ -3,6 +3,9 @@
 use super::AdoptOptions;
 use crate::identity::{absent_log_dirs, assigned_directory, not_a_replica};
 use crate::places::{LogDirPlace, PartitionPlace, Places};
+use crate::producer_ids;
+use crate::topic_config::topic_config;
+use crate::words::about_to_be_deleted;
 use offsetlog::format::Uuid;
 use offsetlog::format::name::{DIRECTORY_MAXIMUM_CHARACTERS, DirectoryState};
 use offsetlog::{Error, MetadataImage, PartitionRegistration, Result, TopicImage};
@@ -16,6 +19,10 @@ pub(super) struct Target {
     pub(super) topic_id: Option<Uuid>,
     /// The leader epoch that the cluster counts.
     pub(super) leader_epoch: Option<i32>,
+    /// The next producer id that the cluster gives out, if it is known.
+    pub(super) next_producer_id: Option<i64>,
+    /// Whether it is compacted by its own settings.
+    pub(super) is_compacted: bool,
 }
 
 impl Target {
@@ -59,6 +66,8 @@ impl Target {
                     topic: by_name(found, how, None)?,
                     topic_id: Some(topic_id),
                     leader_epoch: None,
+                    next_producer_id: None,
+                    is_compacted: false,
                 })
             }
         }
@@ -66,7 +75,7 @@ impl Target {
 }
 
 /// The metadata of this log dir's cluster, or why nothing is known.
-fn known<'p>(
+pub(super) fn known<'p>(
     places: &'p Places,
     place: &LogDirPlace,
 ) -> std::result::Result<&'p MetadataImage, String> {
@@ -154,6 +163,9 @@ fn of_metadata(
     if named.next().is_some() {
         return refused(format!("the metadata has several topics {name:?}"));
     }
+    if metadata.deleting_topics.contains(&name) {
+        return refused(about_to_be_deleted(&name));
+    }
     let topic_id = Some(topic.topic_id).filter(|id| !id.is_zero());
     if let Some(given) = how.topic_id.filter(|given| Some(*given) != topic_id) {
         let known = topic_id.map_or_else(|| "none".to_owned(), |id| id.to_string());
@@ -199,8 +211,10 @@ fn of_metadata(
             other.name
         ));
     }
-    notes.extend(metadata.warnings.iter().cloned());
+    let own = metadata.configs.get(&("topic".to_owned(), name.clone()));
     Ok(Target {
+        next_producer_id: producer_ids::next_of(metadata),
+        is_compacted: own.is_some_and(|own| topic_config(own).is_compacted()),
         topic: name,
         topic_id,
         leader_epoch: Some(partition.leader_epoch),

@@ -3,6 +3,7 @@
 use super::RestoreOptions;
 use crate::places::is_there;
 use crate::replicas::{ChosenReplica, Extent, UnopenedReplica, choose_replica, readable};
+use crate::retention::LogAge;
 use crate::salvage::everything;
 use offsetlog::disk::IoCall;
 use offsetlog::{
@@ -40,16 +41,10 @@ pub(crate) struct SourcePartition {
     pub(crate) wanted: Option<i64>,
     /// The time that is asked for. What fills holes may have an earlier record of it than this replica.
     pub(crate) until: Option<i64>,
-    /// Bytes of its segments up to there, at most.
-    pub(crate) bytes: u64,
     /// The greatest leader epoch of the log.
     pub(crate) leader_epoch: i32,
-    /// The greatest timestamp of the first batch with one.
-    pub(crate) oldest_timestamp: Option<i64>,
-    /// The greatest timestamp of the newest segments.
-    pub(crate) newest_timestamp: Option<i64>,
-    /// Whether a segment has batches and no timestamp: a broker counts its age from the time of its file, which is a new one.
-    pub(crate) has_untimed: bool,
+    /// Its segments up to there: their bytes, at most, and how old they are.
+    pub(crate) age: LogAge,
 }
 
 impl SourcePartition {
@@ -276,25 +271,7 @@ fn part(
         .filter(|(segment, next)| segment.base_offset < stop && *next > log_start_offset)
         .map(|(segment, _)| (segment.base_offset, segment.size_bytes))
         .collect();
-    let times = |base| -> Result<Option<i64>> {
-        let age = log.segment_age(base)?;
-        Ok(age
-            .filter(|age| age.is_of_a_record)
-            .map(|age| age.newest_timestamp))
-    };
-    let (mut oldest, mut newest, mut has_untimed) = (None, None, false);
-    for (base, bytes) in &used {
-        let known = readable(times(*base))?;
-        newest = known.flatten();
-        // The new log is cut into segments anew, by other settings: its first one may end behind the first batch.
-        if oldest.is_none() && newest.is_some() {
-            let (first, is_behind_untimed) = first_timestamp(&log, (*base).max(log_start_offset))?;
-            oldest = first.or(newest);
-            has_untimed |= is_behind_untimed;
-        }
-        // Compaction leaves segments without a record.
-        has_untimed |= known == Some(None) && *bytes > 0;
-    }
+    let age = LogAge::of(&log, &used, Some(log_start_offset))?;
     Ok(SourcePartition {
         path: best.path,
         others,
@@ -311,11 +288,8 @@ fn part(
         is_cut,
         wanted,
         until: how.until,
-        bytes: used.iter().map(|(_, bytes)| bytes).sum(),
         leader_epoch: best.leader_epoch,
-        oldest_timestamp: oldest,
-        newest_timestamp: newest,
-        has_untimed,
+        age,
         log,
     })
 }
@@ -390,21 +364,4 @@ fn first_at(log: &Log, time: i64) -> Result<Option<i64>> {
         }
     }
     Ok(None)
-}
-
-/// The greatest timestamp of the first batch from this offset on that has one, and whether others are before it.
-fn first_timestamp(log: &Log, start: i64) -> Result<(Option<i64>, bool)> {
-    let mut scan = log.scan(&ScanOptions {
-        start: Some(start),
-        ..everything()
-    })?;
-    let mut has_untimed = false;
-    while let Some(batch) = scan.next_batch()? {
-        let newest = batch.header().max_timestamp;
-        if newest >= 0 {
-            return Ok((Some(newest), has_untimed));
-        }
-        has_untimed = true;
-    }
-    Ok((None, has_untimed))
 }

@@ -1,9 +1,10 @@
-//! Groups that are restored along, and whose committed offsets lie behind the end of what is restored.
+//! Groups that are restored along, and whose committed offsets lie behind the end of what is restored, or do not last.
 //!
-//! A consumer that goes on there is out of range, or, once producers have appended enough, passes over what they appended first.
+//! A consumer that goes on behind the end is out of range, or, once producers have appended enough, passes over what they appended first.
 
+use super::expiring::{Expiring, GroupState};
 use super::remains::Remaining;
-use super::{PartitionState, PartitionToRestore, RestorePlan};
+use super::{PartitionState, PartitionToRestore, RestorePlan, Target, own_groups};
 use crate::places::is_there;
 use crate::salvage::everything;
 use crate::shell::quoted;
@@ -16,13 +17,32 @@ use std::collections::{BTreeMap, HashMap};
 pub(super) const TOPIC: &str = "__consumer_offsets";
 
 /// A group, a topic and a partition.
-type Key = (String, String, i32);
+pub(super) type Key = (String, String, i32);
 
-/// What a record commits: an offset, and the topic's id; zero where the record has none.
-type Committed = (i64, Uuid);
+/// What a record commits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Committed {
+    pub(crate) offset: i64,
+    /// The topic's id; zero where the record has none.
+    pub(crate) topic_id: Uuid,
+    pub(super) timestamp: i64,
+    /// When it is deleted, in records of old formats.
+    pub(super) expires: Option<i64>,
+}
+
+/// What a partition of `__consumer_offsets` says.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    pub(crate) offsets: BTreeMap<Key, Committed>,
+    /// Of groups of the classic protocol.
+    pub(super) groups: BTreeMap<String, GroupState>,
+}
 
 /// Where a partition ends, and its topic's id.
-type End = (i64, Option<Uuid>);
+pub(super) type End = (i64, Option<Uuid>);
+
+/// By topic and partition.
+pub(super) type Ends<'p> = HashMap<(&'p str, i32), End>;
 
 /// The offset of a record of `__consumer_offsets`, and what it commits.
 type Commit = (i64, Committed);
@@ -98,6 +118,8 @@ fn behind_the_end(plan: &RestorePlan) -> Result<BehindTheEnd> {
     }));
     let mut behind: BTreeMap<String, Vec<(String, i32, i64, i64)>> = BTreeMap::new();
     let mut warnings = Vec::new();
+    let mut expiring = Expiring::default();
+    let mut void: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for each in plan.partitions.iter().filter(|each| each.topic == TOPIC) {
         if end_of(each).is_none() {
             continue;
@@ -114,33 +136,63 @@ fn behind_the_end(plan: &RestorePlan) -> Result<BehindTheEnd> {
                 continue;
             }
         };
-        for ((group, topic, partition), (committed, of)) in found {
+        expiring.add(&found, plan.offsets_retention);
+        for ((group, topic, partition), commit) in found.offsets {
+            let (committed, of) = (commit.offset, commit.topic_id);
             let Some((end, topic_id)) = ends.get(&(topic.as_str(), partition)).copied() else {
                 continue;
             };
             // A broker passes over what was committed in an earlier topic of the name.
             let is_of_another = topic_id.is_some_and(|id| !of.is_zero() && of != id);
+            // In the sources too, unless the topic had this id there.
+            if is_of_another && plan.source_ids.get(&topic).is_none_or(|id| *id == of) {
+                let of_group = void.entry(group.clone()).or_default();
+                of_group.push(format!("{topic}-{partition} at {committed}"));
+            }
             if committed > end && !is_of_another {
                 let of_group = behind.entry(group).or_default();
                 of_group.push((topic, partition, committed, end));
             }
         }
     }
+    own_groups::add(plan, &ends, &mut behind, &mut warnings)?;
+    let mut remaining: Vec<Remaining> = behind.into_iter().map(told).collect();
+    if plan.target != Target::Folder {
+        remaining.extend(void.into_iter().map(told_void));
+        remaining.extend(expiring.told(plan.offsets_retention));
+    }
     Ok(BehindTheEnd {
-        remaining: behind.into_iter().map(told).collect(),
+        remaining,
         warnings,
     })
 }
 
 /// The committed offsets of what was built, or is to be.
-fn commits_of(each: &PartitionToRestore, plan: &RestorePlan) -> Result<BTreeMap<Key, Committed>> {
+fn commits_of(each: &PartitionToRestore, plan: &RestorePlan) -> Result<Commits> {
     if let Some(report) = each.state.report() {
         return commits(&Log::open(&report.built.path, &plan.options)?, None);
     }
     let log = each.log.as_ref();
-    let found = log.map_or(Ok(BTreeMap::new()), |log| commits(log, each.cut.stop));
+    let found = log.map_or(Ok(Commits::default()), |log| commits(log, each.cut.stop));
     each.close_files();
     found
+}
+
+/// Offsets that were committed in a topic that has another id in the target.
+fn told_void((group, places): (String, Vec<String>)) -> Remaining {
+    Remaining {
+        reason: format!(
+            "the group has committed offsets by the id that the topic had, and the cluster's topic has another one ({}): a coordinator passes over \
+             them, and the consumers begin by auto.offset.reset. This makes a file of them for kafka-consumer-groups.sh, which sets them while \
+             the cluster runs",
+            places.join("; ")
+        ),
+        commands: vec![format!(
+            "offsetlog groups SOURCE -g {} --reset-csv > offsets.csv",
+            quoted(&group)
+        )],
+        about: group,
+    }
 }
 
 fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {
@@ -169,9 +221,10 @@ fn told((group, behind): (String, Vec<(String, i32, i64, i64)>)) -> Remaining {
 }
 
 /// The committed offsets of one partition of `__consumer_offsets` up to `stop`: of a transaction those that its marker commits.
-fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, Committed>> {
+pub(crate) fn commits(log: &Log, stop: Option<i64>) -> Result<Commits> {
     // Each with the offset of its record: a marker does not bring back what was committed anew before it.
     let mut known: BTreeMap<Key, Commit> = BTreeMap::new();
+    let mut groups = BTreeMap::new();
     let mut pending: HashMap<i64, Vec<(Key, Commit)>> = HashMap::new();
     let mut scan = log.scan(&ScanOptions {
         stop,
@@ -192,8 +245,17 @@ fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, Committed>> {
                 continue;
             }
             // What no coordinator wrote is for others to tell.
-            let Ok(Some((key, offset))) = commit(&record) else {
-                continue;
+            let (key, offset) = match said(&record) {
+                Ok(Some(Said::Commit(key, offset))) => (key, offset),
+                Ok(Some(Said::Group(group, Some(state)))) => {
+                    groups.insert(group, state);
+                    continue;
+                }
+                Ok(Some(Said::Group(group, None))) => {
+                    groups.remove(&group);
+                    continue;
+                }
+                Ok(None) | Err(_) => continue,
             };
             match offset {
                 // The end of an open transaction does not bring it back, as Kafka's `OffsetMetadataManager` has it.
@@ -212,13 +274,20 @@ fn commits(log: &Log, stop: Option<i64>) -> Result<BTreeMap<Key, Committed>> {
         }
     }
     let known = known.into_iter();
-    Ok(known.map(|(key, (_, offset))| (key, offset)).collect())
+    Ok(Commits {
+        offsets: known.map(|(key, (_, offset))| (key, offset)).collect(),
+        groups,
+    })
 }
 
-/// What a record commits, `None` as an offset where it takes it back; `None` for a record about something else.
-fn commit(
-    record: &RecordView<'_>,
-) -> std::result::Result<Option<(Key, Option<Committed>)>, FormatError> {
+/// What a record says; `None` where it takes that back.
+enum Said {
+    Commit(Key, Option<Committed>),
+    Group(String, Option<GroupState>),
+}
+
+/// What a record says; `None` for a record about something else.
+fn said(record: &RecordView<'_>) -> std::result::Result<Option<Said>, FormatError> {
     let Some(key) = record.key else {
         return Ok(None);
     };
@@ -226,10 +295,16 @@ fn commit(
     let CoordinatorRecord::Known(known) = decoded else {
         return Ok(None);
     };
-    if !matches!(known.record_type.number, 0 | 1) {
-        return Ok(None);
-    }
     let text = |name| Some(known.key.get(name)?.as_str()?.to_owned());
+    match known.record_type.number {
+        0 | 1 => {}
+        2 => {
+            let state = known.value.as_ref();
+            let state = state.map(|(_, value)| GroupState::of(value));
+            return Ok(text("group").map(|group| Said::Group(group, state)));
+        }
+        _ => return Ok(None),
+    }
     let partition = known.key.get("partition").and_then(Value::as_int);
     let partition = partition.and_then(|number| i32::try_from(number).ok());
     let (Some(group), Some(topic), Some(partition)) = (text("group"), text("topic"), partition)
@@ -239,7 +314,13 @@ fn commit(
     let offset = known.value.as_ref().and_then(|(_, value)| {
         let topic_id = value.get("topicId").and_then(Value::as_uuid);
         let none = Uuid::from_bytes([0; 16]);
-        Some((value.get("offset")?.as_int()?, topic_id.unwrap_or(none)))
+        let time = |name| value.get(name).and_then(Value::as_int);
+        Some(Committed {
+            offset: value.get("offset")?.as_int()?,
+            topic_id: topic_id.unwrap_or(none),
+            timestamp: time("commitTimestamp").unwrap_or(-1),
+            expires: time("expireTimestamp").filter(|time| *time >= 0),
+        })
     });
-    Ok(Some(((group, topic, partition), offset)))
+    Ok(Some(Said::Commit((group, topic, partition), offset)))
 }

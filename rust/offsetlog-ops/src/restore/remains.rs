@@ -2,18 +2,20 @@
 
 use super::sources::{SourceTopic, Sources};
 use super::targets::{Target, Targets};
+use super::unknown::is_kafkas_own;
 use super::{PartitionState, RestorePlan};
+use crate::When;
 use crate::recreation::{Recreation, TopicToMake};
+use crate::retention::{
+    BrokerRetention, Deleting, Deletion, LogAge, Origin, POLICY, RETENTION_BYTES, RETENTION_MS,
+    alter, announced, announced_compaction, compacts,
+};
 use crate::shell::quoted;
 use crate::topic_config::{remove_not_given, topic_config};
 use crate::words::brokers;
+use offsetlog::BrokerSettings;
 use offsetlog::format::counted;
-use offsetlog::{BrokerSettings, EffectiveConfig, MetadataImage, SettingSource};
 use std::collections::{BTreeMap, BTreeSet};
-
-const POLICY: &str = "cleanup.policy";
-const RETENTION_MS: &str = "retention.ms";
-const RETENTION_BYTES: &str = "retention.bytes";
 
 /// Settings of topics whose old segments are in an object store.
 const TIERED: [&str; 5] = [
@@ -35,79 +37,37 @@ pub struct Remaining {
     pub commands: Vec<String>,
 }
 
-/// When retention would delete something of what is restored.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Deletion {
-    AtOnce,
-    /// Records without a timestamp: once the files, which are new, are old enough.
-    ByFileTime,
-}
-
-/// Where the value of such a setting comes from.
-#[derive(Clone, PartialEq, Eq)]
-enum Origin {
-    /// The topic's own, with the value.
-    Topic(String),
-    /// A dynamic one of the brokers, in words.
-    Dynamic(String),
-    /// A `server.properties`, or Kafka's default.
-    Brokers,
-    /// Nobody knows the value.
-    Unknown,
-}
-
-/// A setting that would delete something of what is restored.
-struct Deleting {
-    setting: &'static str,
-    when: Deletion,
-    origin: Origin,
-}
-
 /// Decides about the retention of what is restored.
 pub(super) struct Retention {
     target: Target,
-    now: i64,
     keeps: bool,
-    /// The topics' own settings in the target's cluster.
-    in_cluster: BTreeMap<String, BTreeMap<String, String>>,
-    /// The dynamic settings of the target's brokers, and nothing else.
-    dynamic: MetadataImage,
-    /// These brokers.
-    nodes: BTreeSet<Option<i32>>,
-    /// Their `server.properties`.
-    broker: Option<BrokerSettings>,
+    on_brokers: BrokerRetention,
+    /// What holds on them with the dynamic settings that the sources' cluster had.
+    with_old: BrokerRetention,
+    /// The topics that the target's cluster has.
+    there: BTreeSet<String>,
     remaining: Vec<Remaining>,
 }
 
 impl Retention {
     pub(super) fn new(
-        targets: &Targets,
+        (found, targets): (&Sources, &Targets),
         broker: Option<&BrokerSettings>,
         now: i64,
         keeps: bool,
     ) -> Self {
-        let metadata = targets.metadata.as_ref();
-        let all = metadata.map(|metadata| metadata.configs.iter());
-        let own = all.into_iter().flatten();
-        let in_cluster = own
-            .filter(|((kind, _), _)| kind == "topic")
-            .map(|((_, name), configs)| (name.clone(), configs.clone()))
-            .collect();
-        let mut dynamic = MetadataImage::default();
-        let all = metadata.map(|metadata| metadata.configs.iter());
-        let of_brokers = all.into_iter().flatten();
-        let of_brokers = of_brokers.filter(|((kind, _), _)| kind == "broker");
-        dynamic.configs = of_brokers
-            .map(|(key, configs)| (key.clone(), configs.clone()))
-            .collect();
+        let nodes: BTreeSet<_> = targets.paths().into_iter().map(|(node, _)| node).collect();
+        let old = found.recreation.metadata.as_ref();
         Self {
             target: targets.kind,
-            now,
             keeps,
-            in_cluster,
-            dynamic,
-            nodes: targets.paths().into_iter().map(|(node, _)| node).collect(),
-            broker: broker.cloned(),
+            there: targets
+                .metadata
+                .iter()
+                .flat_map(|known| known.topics.iter().map(|topic| topic.name.clone()))
+                .collect(),
+            with_old: BrokerRetention::new(old, nodes.clone(), broker, now),
+            on_brokers: BrokerRetention::new(targets.whole_metadata(), nodes, broker, now),
             remaining: Vec::new(),
         }
     }
@@ -116,13 +76,14 @@ impl Retention {
     /// it later.
     pub(super) fn judge(&mut self, topic: &SourceTopic, configs: &mut BTreeMap<String, String>) {
         let name = &topic.to_make.name;
+        let ages: Vec<LogAge> = topic.partitions.values().map(|each| each.age).collect();
         match self.target {
             Target::Folder => {}
             Target::NewCluster => {
                 self.untier(name, configs);
                 for each in remove_not_given(configs) {
                     let reason = format!("left out of its settings: {}", each.told("topic", false));
-                    self.note(name, reason, None);
+                    self.note(name, reason, Vec::new());
                 }
                 // Its policy may be compact: whatever deletes by age or size deletes what it never did.
                 if topic.was_compacted && !topic.is_told && !configs.contains_key(POLICY) {
@@ -133,22 +94,133 @@ impl Retention {
                     }
                     return;
                 }
-                for deleting in self.deleting(topic, configs) {
+                if let Some(origin) = self.compacting(configs)
+                    && !self.was_compacted(topic)
+                    && ages.iter().any(|age| age.bytes > 0)
+                {
                     if self.keeps {
-                        self.announce(name, &deleting);
+                        self.note_all(name, vec![announced_compaction(name, &origin)]);
+                    } else {
+                        configs.insert(POLICY.to_owned(), "delete".to_owned());
+                        let reason = format!(
+                            "{}, and nothing here says that these records were compacted: those without a key would go, and of each key all \
+                             but the newest, so it has {POLICY}=delete now; when they may go, set it back",
+                            compacts(&origin)
+                        );
+                        let back = match origin {
+                            Origin::Topic(had) => {
+                                format!("--add-config {}", quoted(&format!("{POLICY}={had}")))
+                            }
+                            _ => format!("--delete-config {POLICY}"),
+                        };
+                        self.note(name, reason, vec![alter(name, &back)]);
+                    }
+                }
+                for deleting in self.on_brokers.deleting(configs, &ages) {
+                    if self.keeps {
+                        self.note_all(name, vec![announced(name, &deleting)]);
                     } else {
                         configs.insert(deleting.setting.to_owned(), "-1".to_owned());
                         self.prevented(name, &deleting);
                     }
                 }
+                self.judge_with_old(name, configs, &ages);
             }
             Target::StoppedBroker => {
-                let own = self.in_cluster.get(name).cloned().unwrap_or_default();
-                for deleting in self.deleting(topic, &own) {
-                    self.announce(name, &deleting);
+                let mut announced = self.on_brokers.announced(name, &ages);
+                if !self.was_compacted(topic) {
+                    announced.extend(self.on_brokers.announced_compaction(name, &ages));
                 }
+                self.note_all(name, announced);
+                self.compare(topic);
             }
         }
+    }
+
+    /// Tells of settings that the topic had, and that decide what is deleted, where the cluster's topic has others.
+    fn compare(&mut self, topic: &SourceTopic) {
+        let name = &topic.to_make.name;
+        let Some(own) = self
+            .on_brokers
+            .own(name)
+            .filter(|_| self.there.contains(name))
+        else {
+            return;
+        };
+        let differing: Vec<String> = [POLICY, RETENTION_BYTES, RETENTION_MS]
+            .into_iter()
+            .filter_map(|setting| {
+                let had = topic.to_make.configs.get(setting)?;
+                let has = own.get(setting);
+                // One that keeps all may have been set for what is restored.
+                let keeps_all = setting != POLICY && has.is_some_and(|has| has.trim() == "-1");
+                (has != Some(had) && !keeps_all).then(|| format!("{setting}={had}"))
+            })
+            .collect();
+        if differing.is_empty() {
+            return;
+        }
+        let reason = format!(
+            "the sources have {} of it, and the cluster has not: if it is to be so again, and the records may go by it, set it",
+            differing.join(" and ")
+        );
+        // In brackets a value may have commas.
+        let pairs: Vec<String> = differing
+            .iter()
+            .map(|pair| match pair.split_once('=') {
+                Some((setting, value)) if value.contains(',') => format!("{setting}=[{value}]"),
+                _ => pair.clone(),
+            })
+            .collect();
+        let change = format!("--add-config {}", quoted(&pairs.join(",")));
+        self.note(name, reason, vec![alter(name, &change)]);
+    }
+
+    /// Does the same for the dynamic settings of the sources' brokers, which `metadata --as-commands` sets on the new ones: that is told as
+    /// remaining work. They may set a policy before or after the others.
+    fn judge_with_old(
+        &mut self,
+        topic: &str,
+        configs: &mut BTreeMap<String, String>,
+        ages: &[LogAge],
+    ) {
+        let mut deletes = configs.clone();
+        let policy = deletes.entry(POLICY.to_owned());
+        policy.or_insert_with(|| "delete".to_owned());
+        for mut deleting in self.with_old.deleting(&deletes, ages) {
+            let Origin::Dynamic(words) = &deleting.origin else {
+                continue;
+            };
+            deleting.origin = Origin::Dynamic(format!(
+                "{words}, which `offsetlog metadata SOURCE --as-commands` sets again,"
+            ));
+            if self.keeps {
+                self.note_all(topic, vec![announced(topic, &deleting)]);
+            } else {
+                configs.insert(deleting.setting.to_owned(), "-1".to_owned());
+                self.prevented(topic, &deleting);
+            }
+        }
+    }
+
+    /// Where the new brokers have it from that they compact the topic, now or with the dynamic settings of the old ones.
+    fn compacting(&self, configs: &BTreeMap<String, String>) -> Option<Origin> {
+        let now = self.on_brokers.compacting(configs);
+        now.or_else(|| match self.with_old.compacting(configs) {
+            Some(Origin::Dynamic(words)) => Some(Origin::Dynamic(words)),
+            _ => None,
+        })
+    }
+
+    /// Whether the sources know that the topic was compacted: by its settings, or by the cleaner's checkpoint where nobody knows those.
+    fn was_compacted(&self, topic: &SourceTopic) -> bool {
+        let configs = &topic.to_make.configs;
+        let is_own = topic_config(configs).is_compacted() || is_kafkas_own(&topic.to_make.name);
+        let by_old = || match self.with_old.compacting(configs) {
+            Some(Origin::Dynamic(_)) => topic.is_told,
+            _ => false,
+        };
+        is_own || (topic.was_compacted && !topic.is_told) || by_old()
     }
 
     /// Keeps what an earlier restore set for partitions that this one does not look at: nobody knows here how old their records are.
@@ -158,6 +230,20 @@ impl Retention {
         known: &BTreeMap<String, String>,
         configs: &mut BTreeMap<String, String>,
     ) {
+        if known.get(POLICY).is_some_and(|policy| policy == "delete")
+            && !configs.contains_key(POLICY)
+        {
+            configs.insert(POLICY.to_owned(), "delete".to_owned());
+            let reason = format!(
+                "an earlier restore set {POLICY}=delete for partitions that are not restored now, and it stays; when the records may be \
+                 compacted, set it back"
+            );
+            self.note(
+                topic,
+                reason,
+                vec![alter(topic, &format!("--delete-config {POLICY}"))],
+            );
+        }
         for setting in [RETENTION_MS, RETENTION_BYTES] {
             let is_kept = |configs: &BTreeMap<String, String>| {
                 configs.contains_key(setting) && topic_config(configs).text(setting) == Some("-1")
@@ -173,7 +259,7 @@ impl Retention {
                 "an earlier restore set {setting}=-1 for partitions that are not restored now, and it stays; when the records may go by it, \
                  set it back"
             );
-            self.note(topic, reason, Some(alter(topic, &change)));
+            self.note(topic, reason, vec![alter(topic, &change)]);
         }
     }
 
@@ -195,7 +281,16 @@ impl Retention {
                  go: if the topic had another value, set that; if it had none, take this one back"
             );
             let command = alter(&topic.to_make.name, &format!("--delete-config {setting}"));
-            self.note(&topic.to_make.name, reason, Some(command));
+            self.note(&topic.to_make.name, reason, vec![command]);
+        }
+        let deletes = known.get(POLICY).is_some_and(|policy| policy == "delete");
+        if deletes && !topic.to_make.configs.contains_key(POLICY) {
+            let reason = format!(
+                "bootstrap.checkpoint says {POLICY}=delete, which an earlier restore sets where the brokers compact, and nothing says that the \
+                 records were compacted. When they may be: if the topic had another value, set that; if it had none, take this one back"
+            );
+            let command = alter(&topic.to_make.name, &format!("--delete-config {POLICY}"));
+            self.note(&topic.to_make.name, reason, vec![command]);
         }
     }
 
@@ -214,75 +309,14 @@ impl Retention {
         });
     }
 
-    /// The settings that would delete something of the topic on one of the brokers, and when.
-    fn deleting(&self, topic: &SourceTopic, configs: &BTreeMap<String, String>) -> Vec<Deleting> {
-        let mut all: BTreeMap<&str, Deleting> = BTreeMap::new();
-        for node in &self.nodes {
-            for found in self.deleting_on(*node, topic, configs) {
-                let known = all.get(found.setting);
-                // What is known to delete, and at once, is what has to be told.
-                let rank = |each: &Deleting| {
-                    (
-                        each.origin != Origin::Unknown,
-                        each.when == Deletion::AtOnce,
-                    )
-                };
-                if known.is_none_or(|known| rank(known) < rank(&found)) {
-                    all.insert(found.setting, found);
-                }
-            }
-        }
-        // By age first.
-        all.into_values().rev().collect()
-    }
-
-    fn deleting_on(
-        &self,
-        node: Option<i32>,
-        topic: &SourceTopic,
-        configs: &BTreeMap<String, String>,
-    ) -> Vec<Deleting> {
-        let broker = self.broker.as_ref();
-        let holds = EffectiveConfig::on_broker(configs, &self.dynamic, node, broker);
-        // If the policy is not known, it may be Kafka's default.
-        if !holds.config().is_deleting() {
-            return Vec::new();
-        }
-        let is_known = |setting| holds.source(setting) != SettingSource::Unknown;
-        let limit_ms = holds.config().retention_ms();
-        let limit_bytes = holds.config().retention_bytes();
-        let all = || topic.partitions.values().filter(|each| each.bytes > 0);
-        let has_any = all().next().is_some();
-        let is_old = all().any(|each| {
-            each.oldest_timestamp
-                .is_some_and(|oldest| limit_ms >= 0 && self.now.saturating_sub(oldest) > limit_ms)
-        });
-        let is_large =
-            all().any(|each| u64::try_from(limit_bytes).is_ok_and(|limit| each.bytes > limit));
-        let is_untimed = limit_ms >= 0 && all().any(|each| each.has_untimed);
-        let found = |setting, when| Deleting {
-            setting,
-            when,
-            origin: origin(&holds, setting, node),
-        };
-        let mut deleting = Vec::new();
-        if is_old || (has_any && !is_known(RETENTION_MS)) {
-            deleting.push(found(RETENTION_MS, Deletion::AtOnce));
-        } else if is_untimed {
-            deleting.push(found(RETENTION_MS, Deletion::ByFileTime));
-        }
-        if is_large || (has_any && !is_known(RETENTION_BYTES)) {
-            deleting.push(found(RETENTION_BYTES, Deletion::AtOnce));
-        }
-        deleting
-    }
-
     fn prevented(&mut self, topic: &str, deleting: &Deleting) {
         let setting = deleting.setting;
         let when = match deleting.when {
-            Deletion::AtOnce => "restored records at once",
+            Deletion::AtOnce => "restored records at once".to_owned(),
+            Deletion::Soon(due) => format!("restored records from {} on", When(due)),
             Deletion::ByFileTime => {
                 "restored records, which have no timestamp, by the time of their new files"
+                    .to_owned()
             }
         };
         let back = format!("--delete-config {setting}");
@@ -301,33 +335,17 @@ impl Retention {
         let reason = format!(
             "{why}, so they have {setting}=-1 now; when the records may go by it, set it back"
         );
-        self.note(topic, reason, Some(alter(topic, &change)));
+        self.note(topic, reason, vec![alter(topic, &change)]);
     }
 
-    fn announce(&mut self, topic: &str, deleting: &Deleting) {
-        let setting = deleting.setting;
-        let held = match &deleting.origin {
-            Origin::Topic(had) => format!("{setting}={had}"),
-            Origin::Dynamic(words) => words.clone(),
-            Origin::Brokers | Origin::Unknown => format!("the brokers' {setting}"),
-        };
-        let reason = match &deleting.origin {
-            _ if deleting.when == Deletion::ByFileTime => format!(
-                "restored records have no timestamp, and {held} deletes them by the time of their new files: run this to keep them longer"
-            ),
-            Origin::Topic(_) | Origin::Dynamic(_) => format!(
-                "{held} deletes restored records 30 s after the broker's start: run this as soon as it is up (log.initial.task.delay.ms in server.properties gives more time, from 3.5 on)"
-            ),
-            Origin::Brokers | Origin::Unknown => format!(
-                "{held} may delete restored records 30 s after the start: put log.{setting}=-1 into server.properties before it, or run this as soon as it is up"
-            ),
-        };
-        let command = alter(topic, &format!("--add-config {setting}=-1"));
-        self.note(topic, reason, Some(command));
+    fn note_all(&mut self, topic: &str, announced: Vec<(String, Vec<String>)>) {
+        for (reason, commands) in announced {
+            self.note(topic, reason, commands);
+        }
     }
 
     /// Topics with the same note are reported together.
-    fn note(&mut self, topic: &str, reason: String, command: Option<String>) {
+    fn note(&mut self, topic: &str, reason: String, commands: Vec<String>) {
         if let Some(known) = self
             .remaining
             .iter_mut()
@@ -335,39 +353,15 @@ impl Retention {
         {
             known.about.push_str(", ");
             known.about.push_str(topic);
-            known.commands.extend(command);
+            known.commands.extend(commands);
             return;
         }
         self.remaining.push(Remaining {
             about: topic.to_owned(),
             reason,
-            commands: command.into_iter().collect(),
+            commands,
         });
     }
-}
-
-/// Where a broker has the value of a setting from.
-fn origin(holds: &EffectiveConfig, setting: &str, node: Option<i32>) -> Origin {
-    let value = holds.text(setting).unwrap_or_default();
-    match holds.source(setting) {
-        SettingSource::Unknown => Origin::Unknown,
-        SettingSource::Topic | SettingSource::Option => Origin::Topic(value.to_owned()),
-        SettingSource::DynamicBroker => {
-            let node = node.map(|node| format!(" {node}")).unwrap_or_default();
-            Origin::Dynamic(format!("the dynamic {setting}={value} of broker{node}"))
-        }
-        SettingSource::DynamicDefaultBroker => Origin::Dynamic(format!(
-            "the dynamic {setting}={value} of the cluster's brokers"
-        )),
-        SettingSource::Broker | SettingSource::Default => Origin::Brokers,
-    }
-}
-
-pub(super) fn alter(topic: &str, change: &str) -> String {
-    format!(
-        "kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type topics --entity-name {} {change}",
-        quoted(topic)
-    )
 }
 
 /// All that remains.

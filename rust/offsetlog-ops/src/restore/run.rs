@@ -8,6 +8,7 @@ use super::{
     open_transactions,
 };
 use crate::places;
+use crate::producer_ids;
 use crate::replicas::Extent;
 use crate::salvage::{SalvageOptions, Salvaged, salvage_log};
 use crate::topic_config::config_to_build_with;
@@ -51,7 +52,9 @@ impl RestorePlan {
     fn run_locked(&mut self, held: &Held, progress: Option<&RestoreProgress>) -> Result<()> {
         let total = self.bytes();
         let mut done = 0;
-        let mut producer_id_max = self.next_producer_id - 1;
+        let is_new = self.target == Target::NewCluster;
+        // A stopped broker's cluster goes on where it was: what matters is which ids records have.
+        let mut producer_id_max = if is_new { self.next_producer_id } else { 0 } - 1;
         let mut partitions = std::mem::take(&mut self.partitions);
         for each in &mut partitions {
             if matches!(each.state, PartitionState::Refused(_)) {
@@ -81,14 +84,11 @@ impl RestorePlan {
         self.partitions = partitions;
         committed::tell(self)?;
         open_transactions::add(self);
-        if self.target == Target::StoppedBroker
-            && let Some(next) = self
-                .target_producer_id
-                .filter(|next| *next <= producer_id_max)
-        {
-            self.warnings.push(format!(
-                "the restored records have producer ids up to {producer_id_max}, and the cluster gives out ids from {next} on: a broker may take the first records of a new producer for those of an old one of the same id, until producer.id.expiration.ms (a day) has passed"
-            ));
+        if self.target == Target::StoppedBroker {
+            let next = self.target_producer_id;
+            let what = "what is restored";
+            let told = producer_ids::given_again(what, producer_id_max, next);
+            self.warnings.extend(told);
         }
         let has_failed = |each: &PartitionToRestore| {
             matches!(

@@ -8,6 +8,7 @@ use crate::places::{PartitionPlace, Places};
 use crate::recreation::{Recreation, TopicToMake, of_places};
 use crate::salvage::shown_by;
 use crate::topic_config::topic_config;
+use offsetlog::format::Uuid;
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::{Error, MetadataImage, OpenOptions, Result, is_internal_topic};
@@ -52,6 +53,23 @@ pub(crate) struct SourceTopic {
     pub(crate) missing: Vec<i32>,
     /// Partitions of which no replica can be opened: one of them, and why.
     pub(crate) unreadable: BTreeMap<i32, (PathBuf, String)>,
+}
+
+impl Sources {
+    /// The ids of the topics, as far as they are known: as the metadata has them, or else a directory.
+    pub(super) fn topic_ids(&self) -> BTreeMap<String, Uuid> {
+        let of = |topic: &SourceTopic| {
+            let own = || {
+                let mut logs = topic.partitions.values();
+                logs.find_map(|each| each.log.topic_id().ok().flatten())
+            };
+            Some((
+                topic.to_make.name.clone(),
+                topic.to_make.topic_id.or_else(own)?,
+            ))
+        };
+        self.topics.iter().filter_map(of).collect()
+    }
 }
 
 /// Finds what is to be restored.

@@ -1,19 +1,20 @@
 //! Where partitions are restored to: a cluster that has not started yet, a stopped broker's log dirs, or a folder of no broker.
 
+mod beside;
 mod new_cluster;
+mod stopped_broker;
 
 use super::bootstrap::Bootstrap;
 use super::sources::SourceTopic;
 use super::tiered::RemoteStorage;
 use super::{PartitionToRestore, RestoreOptions, SourcePartition};
-use crate::identity::{absent_log_dirs, assigned_directory};
 use crate::places::{LogDirPlace, Places};
-use crate::words::brokers;
+use beside::AllBeside;
 use offsetlog::format::name::DirectoryState;
 use offsetlog::format::{MetaProperties, Uuid};
 use offsetlog::{
-    BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, SHARED_LOCK_FILE, local_path,
-    new_topic_id,
+    BrokerSettings, Error, Log, MetadataImage, OpenOptions, Result, SHARED_LOCK_FILE,
+    check_new_log_dirs, check_new_partition, local_path, new_topic_id,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,12 +46,14 @@ impl Target {
 pub(crate) struct Targets {
     pub(crate) kind: Target,
     log_dirs: Vec<TargetDir>,
-    /// What the cluster's metadata says.
+    /// What the cluster's metadata says. Where a part of it is missing, it only tells where partitions go.
     pub(crate) metadata: Option<MetadataImage>,
     /// One for each log dir that has the file.
     pub(crate) bootstraps: Vec<Bootstrap>,
     /// The ids of the topics of which partitions are here already.
     ids: BTreeMap<String, Uuid>,
+    /// Directories of partitions that are not live.
+    beside: AllBeside,
     /// What has to be done when a new cluster starts for the first time.
     pub(crate) at_first_start: Vec<String>,
     pub(crate) warnings: Vec<String>,
@@ -110,6 +113,13 @@ impl Targets {
         let Some(first) = all.first().cloned() else {
             return Err(Error::argument("into", "no log dir to restore into"));
         };
+        for path in &all {
+            // Of any name: all in it are the mirror's.
+            check_new_partition(options.disk.as_ref(), &path.join("restored-0"))?;
+        }
+        if !how.new_cluster {
+            check_new_log_dirs(options.disk.as_ref(), &all)?;
+        }
         // Folders that are made, where others are there already.
         let (mut with_metadata, new): (Vec<PathBuf>, Vec<PathBuf>) = all
             .iter()
@@ -166,7 +176,9 @@ impl Targets {
         if found.kind == Target::StoppedBroker {
             found.weigh(options);
             found.tell_unclean(&places);
+            found.tell_of_metadata(&places);
         }
+        found.warnings.append(&mut places.warnings);
         Ok(found)
     }
 
@@ -185,6 +197,7 @@ impl Targets {
             metadata: None,
             bootstraps: Vec::new(),
             ids: BTreeMap::new(),
+            beside: AllBeside::default(),
             at_first_start: Vec::new(),
             warnings: Vec::new(),
         }
@@ -198,6 +211,7 @@ impl Targets {
             ));
         }
         let mut live = BTreeMap::new();
+        self.beside.extend(&place.partitions);
         for each in &place.partitions {
             if each.state != DirectoryState::Live || each.is_metadata_log() {
                 continue;
@@ -305,17 +319,19 @@ impl Targets {
         how: &RestoreOptions,
         options: &OpenOptions,
     ) -> std::result::Result<Placed, String> {
-        match self.kind {
-            Target::NewCluster => self.in_new_cluster(topic, number, source, how),
-            Target::StoppedBroker => self.in_stopped_broker(topic, number, source, how, options),
+        let placed = match self.kind {
+            Target::NewCluster => self.in_new_cluster(topic, number, source, how)?,
+            Target::StoppedBroker => self.in_stopped_broker(topic, number, source, how, options)?,
             Target::Folder => {
                 let slot = self.slot(None, &topic.to_make.name, number, None);
                 let topic_id = self
                     .known_id(&topic.to_make.name)
                     .or(topic.to_make.topic_id);
-                Ok(self.placed(&[(None, slot)], topic, number, source, topic_id))
+                self.placed(&[(None, slot)], topic, number, source, topic_id)
             }
-        }
+        };
+        self.look_beside(&topic.to_make.name, number, &placed, options)?;
+        Ok(placed)
     }
 
     /// The ids of a broker's log dirs.
@@ -345,116 +361,6 @@ impl Targets {
         })
     }
 
-    fn in_stopped_broker(
-        &mut self,
-        topic: &SourceTopic,
-        number: i32,
-        source: &SourcePartition,
-        how: &RestoreOptions,
-        options: &OpenOptions,
-    ) -> std::result::Result<Placed, String> {
-        let name = &topic.to_make.name;
-        let here = (name.clone(), number);
-        let nodes = self.nodes();
-        let metadata = self.metadata.as_ref();
-        let Some(metadata) = metadata else {
-            return self.without_metadata(topic, number, source, options);
-        };
-        let found = metadata.topics.iter().find(|each| each.name == *name);
-        let registered =
-            found.and_then(|found| Some((found.topic_id, found.partitions.get(&number)?)));
-        let Some((topic_id, registered)) = registered else {
-            let what = if found.is_some() {
-                "has no such partition of the topic"
-            } else {
-                "does not have the topic"
-            };
-            return Err(format!(
-                "the cluster {what}: make it with kafka-topics.sh, stop the broker and run this again"
-            ));
-        };
-        let registered = registered.clone();
-        let (own, absent): (Vec<i32>, Vec<i32>) = registered
-            .replicas
-            .iter()
-            .partition(|node| nodes.contains(node));
-        if own.is_empty() {
-            return Err(format!(
-                "by the cluster's metadata it belongs to {}, and none of their log dirs is given",
-                brokers(&absent)
-            ));
-        }
-        if !absent.is_empty() && !how.single_replica {
-            return Err(format!(
-                "{} have replicas too, and would cut this one to what they have: give their log dirs too (stopped), or take them off the partition with kafka-reassign-partitions.sh; --single-replica restores it all the same, for a cluster that comes back without them",
-                brokers(&absent)
-            ));
-        }
-        for node in &own {
-            let here = self.directory_ids(*node);
-            let missing = absent_log_dirs(metadata, &registered, *node, &here);
-            if !missing.is_empty() {
-                return Err(not_here(*node, &missing));
-            }
-        }
-        let slots: Vec<(Option<i32>, usize)> = own
-            .iter()
-            .map(|node| {
-                let directory = assigned_directory(&registered, *node);
-                (
-                    Some(*node),
-                    self.slot(Some(*node), &here.0, here.1, directory),
-                )
-            })
-            .collect();
-        let mut placed = self.placed(
-            &slots,
-            topic,
-            number,
-            source,
-            Some(topic_id).filter(|id| !id.is_zero()),
-        );
-        placed.absent = absent;
-        placed.remote = RemoteStorage::of(topic, self.metadata.as_ref(), placed.topic_id);
-        let known = registered.leader_epoch;
-        placed.leader_epoch_accepted = Some(known.max(0));
-        placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
-        Ok(placed)
-    }
-
-    /// Without metadata the empty directories tell which partitions are this broker's.
-    fn without_metadata(
-        &mut self,
-        topic: &SourceTopic,
-        number: i32,
-        source: &SourcePartition,
-        options: &OpenOptions,
-    ) -> std::result::Result<Placed, String> {
-        let name = topic.to_make.name.clone();
-        let mut slots = Vec::new();
-        let mut known = -1;
-        for (slot, log_dir) in self.log_dirs.iter().enumerate() {
-            if let Some(path) = log_dir.live.get(&(name.clone(), number)) {
-                let epoch = Log::open(path, options).and_then(|log| log.leader_epoch());
-                let epoch = epoch.map_err(|error| error.to_string())?;
-                known = known.max(epoch.unwrap_or(-1));
-                slots.push((log_dir.node_id, slot));
-            }
-        }
-        if slots.is_empty() {
-            return Err(
-                "the log dirs have no directory of it, and no metadata says whose it is: make the topic with kafka-topics.sh, or name the metadata.log.dir with --metadata"
-                    .to_owned(),
-            );
-        }
-        let topic_id = self.known_id(&name);
-        let mut placed = self.placed(&slots, topic, number, source, topic_id);
-        placed.remote = RemoteStorage::of(topic, None, topic_id);
-        placed.leader_epoch_accepted = Some(known.max(0));
-        placed.leader_epoch_max = (source.leader_epoch > known).then_some(known.max(0));
-        Ok(placed)
-    }
-
     fn placed(
         &mut self,
         slots: &[(Option<i32>, usize)],
@@ -475,7 +381,7 @@ impl Targets {
         };
         for (node, slot) in slots {
             if let Some(log_dir) = self.log_dirs.get_mut(*slot) {
-                log_dir.bytes += source.bytes;
+                log_dir.bytes += source.age.bytes;
                 placed.replicas.push((*node, log_dir.path.join(&name)));
                 placed.directories.push(log_dir.directory_id);
             }
@@ -506,19 +412,6 @@ impl Targets {
         all.map(|each| (each.node_id, each.path.clone())).collect()
     }
 
-    /// Whether a stopped broker's cluster has a topic, as far as is known.
-    pub(crate) fn has_topic(&self, name: &str) -> bool {
-        self.metadata.as_ref().map_or_else(
-            || {
-                self.log_dirs
-                    .iter()
-                    .flat_map(|each| each.live.keys())
-                    .any(|(topic, _)| topic == name)
-            },
-            |metadata| metadata.topics.iter().any(|topic| topic.name == name),
-        )
-    }
-
     /// The log dirs that have no partitions but those that are restored.
     pub(crate) fn without_others(&self, restored: &[PartitionToRestore]) -> Vec<PathBuf> {
         let ours: BTreeSet<&Path> = restored
@@ -540,16 +433,6 @@ impl Targets {
         all.min_by_key(|each| each.bytes)
             .and_then(|each| each.directory_id)
     }
-}
-
-/// Says that a partition belongs into a log dir that is not among those given.
-fn not_here(node: i32, missing: &[Uuid]) -> String {
-    let ids: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    format!(
-        "by the cluster's metadata broker {node} has it, or may have it, in a log dir that is not here: give all log dirs of the broker, also that with \
-         directory.id {} in meta.properties; if it is gone for good, start the broker once without it",
-        ids.join(", ")
-    )
 }
 
 /// Refuses log dirs of several clusters.

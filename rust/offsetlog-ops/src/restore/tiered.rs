@@ -30,7 +30,12 @@ impl RemoteStorage {
         let to_make = &topic.to_make;
         let ids = to_make.topic_id.zip(topic_id);
         let is_its_own = ids.is_none_or(|(had, has)| had == has);
-        let Some(target) = target else {
+        let key = ("topic".to_owned(), to_make.name.clone());
+        let has_it_there = target
+            .and_then(|target| target.configs.get(&key))
+            .is_some_and(|own| topic_config(own).remote_storage_enable());
+        // What a part of the metadata does not say, the other may.
+        if !has_it_there && target.is_none_or(|target| !target.is_complete) {
             // Nobody tells but the source, whose cluster was this one if the topic is the same.
             let is_told = topic_config(&to_make.configs).remote_storage_enable();
             let has_it = is_its_own && (is_told || !topic.is_told);
@@ -38,14 +43,11 @@ impl RemoteStorage {
                 is_its_own,
                 is_told,
             });
-        };
-        let key = ("topic".to_owned(), to_make.name.clone());
-        let own = target.configs.get(&key);
-        own.is_some_and(|own| topic_config(own).remote_storage_enable())
-            .then_some(Self {
-                is_its_own,
-                is_told: true,
-            })
+        }
+        has_it_there.then_some(Self {
+            is_its_own,
+            is_told: true,
+        })
     }
 
     /// Why no directory is to be built of `source`, where the cluster takes leader epochs up to `known`.
@@ -54,7 +56,7 @@ impl RemoteStorage {
         let has_it = if self.is_told {
             "the topic has remote storage (remote.storage.enable)"
         } else {
-            "the topic may have remote storage, as no metadata of the cluster is here (--metadata DIR)"
+            "the topic may have remote storage, as no whole metadata of the cluster is here (--metadata DIR)"
         };
         let by_hand = format!(
             "put its directory back as it is: while the broker is stopped, copy {} into the log dir in place of the empty one",

@@ -1,8 +1,9 @@
 //! What nobody knows of topics that no metadata among the sources has: their settings, and how many partitions they had.
 
-use super::remains::{Remaining, alter};
+use super::remains::Remaining;
 use super::sources::{SourceTopic, Sources};
 use super::targets::{Target, Targets};
+use crate::retention::alter;
 use offsetlog::BrokerSettings;
 use offsetlog::format::counted;
 use std::collections::BTreeMap;
@@ -58,6 +59,11 @@ const INTERNAL: [Internal; 3] = [
 
 fn internal(topic: &str) -> Option<&'static Internal> {
     INTERNAL.iter().find(|each| each.name == topic)
+}
+
+/// Whether brokers make the topic for themselves: nobody else writes it, and its records have keys.
+pub(crate) fn is_kafkas_own(topic: &str) -> bool {
+    internal(topic).is_some()
 }
 
 /// The settings with which brokers make a topic for themselves; none for others.

@@ -6,7 +6,7 @@
 use super::reading::{holder, remedy_of};
 use super::{Answer, Case, Question, Reason};
 use crate::When;
-use crate::producers::{Coordinators, describe};
+use crate::producers::{Coordinators, describe, lost_end};
 use crate::words::{moment, segments, span};
 use offsetlog::{Result, SegmentInfo};
 use std::fmt::Write as _;
@@ -216,7 +216,13 @@ fn held_back(
             ..case.answer(Question::Compaction, Reason::NotReplicated, sentence)
         });
     };
-    let producer = describe(&case.log, case.partition, oldest, coordinators)?;
+    let producer = describe(
+        &case.log,
+        case.partition,
+        oldest,
+        lost_end(&case.log)?.as_deref(),
+        coordinators,
+    )?;
     let sentence = format!(
         "nothing from the segment {segment} on is compacted while the transaction of {}, which begins there at offset {}, has no marker",
         holder(&producer, case.now),

@@ -1,7 +1,7 @@
 //! Why `read_committed` ends before the log does.
 
 use super::{Answer, Case, Question, Reason};
-use crate::producers::{Coordinators, PartitionProducer, Standing, describe};
+use crate::producers::{Coordinators, PartitionProducer, Standing, describe, lost_end};
 use crate::words::{moment, span};
 use offsetlog::Result;
 use std::fmt::Write as _;
@@ -31,7 +31,13 @@ pub(super) fn answer(
             ..case.answer(Question::CommittedRead, Reason::NotReplicated, sentence)
         }));
     };
-    let producer = describe(&case.log, case.partition, oldest, coordinators)?;
+    let producer = describe(
+        &case.log,
+        case.partition,
+        oldest,
+        lost_end(&case.log)?.as_deref(),
+        coordinators,
+    )?;
     let others = match open.len() {
         0 | 1 => String::new(),
         count => format!(" ({} more open transactions wait behind it)", count - 1),

@@ -58,6 +58,16 @@ impl DiskDirectory for RealDirectory {
     fn list(&self) -> io::Result<Vec<Entry>> {
         // As many as a partition of one segment has.
         let mut entries = Vec::with_capacity(8);
+        self.list_each(&mut |name, kind| {
+            entries.push(Entry {
+                name: name.to_owned(),
+                kind,
+            });
+        })?;
+        Ok(entries)
+    }
+
+    fn list_each(&self, each: &mut dyn FnMut(&str, EntryKind)) -> io::Result<()> {
         let mut room = [MaybeUninit::uninit(); NAMES_BYTES];
         let mut listed = RawDir::new(&self.0, &mut room);
         while let Some(entry) = listed.next() {
@@ -77,12 +87,9 @@ impl DiskDirectory for RealDirectory {
             let Some(kind) = self.kind(entry.file_name(), entry.file_type())? else {
                 continue;
             };
-            entries.push(Entry {
-                name: name.to_owned(),
-                kind,
-            });
+            each(name, kind);
         }
-        Ok(entries)
+        Ok(())
     }
 
     fn open(&self, name: &OsStr) -> io::Result<Arc<dyn DiskFile>> {

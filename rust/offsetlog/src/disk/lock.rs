@@ -2,6 +2,8 @@
 //! descriptor of the file in this process does not release them.
 
 use super::LockKind;
+use super::real::id_of_file;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use std::any::Any;
@@ -104,6 +106,20 @@ impl Lock {
         })
     }
 
+    /// What tells the locked file from every other one, as [`FileStat::id`](super::FileStat::id). `None` if the lock is of no file: one of a
+    /// simulated disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn file_id(&self) -> io::Result<Option<(u64, u64)>> {
+        let mut found = None;
+        self.with_file(|file| {
+            found = Some(id_of_file(file)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     fn with_file(&self, work: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let Some(slot) = &self.slot else {
             return Ok(());
@@ -126,11 +142,15 @@ pub fn close_inherited_locks() {
 }
 
 /// Returns the holder of a lock that conflicts with a shared one: a broker, or an offsetlog writer on its partition.
-/// `Some(None)` if the system does not know the process, as for locks of open files.
+/// `Some(None)` if the system does not know the process, as for locks of open files. On a file system without locks nobody has one, and
+/// no broker starts.
 #[allow(clippy::option_option, reason = "held or not, and then known or not")]
 pub(super) fn holder(file: &File) -> io::Result<Option<Option<i32>>> {
     let mut asked = whole_file(libc::F_RDLCK);
-    fcntl(file, FcntlArg::F_GETLK(&mut asked))?;
+    match fcntl(file, FcntlArg::F_GETLK(&mut asked)) {
+        Err(Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::ENOLCK) => return Ok(None),
+        answered => answered?,
+    };
     let is_free = i32::from(asked.l_type) == libc::F_UNLCK;
     Ok((!is_free).then(|| (asked.l_pid > 0).then_some(asked.l_pid)))
 }
@@ -149,8 +169,6 @@ fn whole_file(kind: impl Into<i32>) -> libc::flock {
 /// the file is closed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lock(file: &File, kind: LockKind) -> io::Result<bool> {
-    use nix::errno::Errno;
-
     let whole = whole_file(match kind {
         LockKind::Shared => libc::F_RDLCK,
         LockKind::Exclusive => libc::F_WRLCK,

@@ -6,6 +6,7 @@
 use super::pages::{PAGE, Page, Pages};
 use super::{Access, Disk, DiskFile, Entry, EntryKind, FileStat, Lock, LockKind, Map, wall_clock};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -222,7 +223,7 @@ impl Disk for OverlayDisk {
                 size: 0,
                 modified_ms: wall_clock(),
                 modified_ns: now_ns(),
-                id: (DEVICE, u64::MAX),
+                id: (DEVICE, directory_id(path)),
             }),
             None => self.below.stat(path),
         }
@@ -290,6 +291,13 @@ impl Disk for OverlayDisk {
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
         self.below.lock_holder(path)
     }
+}
+
+/// Tells a directory that exists only here from every other one.
+fn directory_id(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A file with pages that differ from the file below, or a file that exists only here.

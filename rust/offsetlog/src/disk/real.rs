@@ -326,9 +326,28 @@ fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     }
 }
 
+/// The same of an open file.
+#[cfg(target_os = "linux")]
+pub(super) fn id_of_file(file: &File) -> io::Result<(u64, u64)> {
+    use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
+    match statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::INO) {
+        Ok(found) => Ok((
+            makedev(found.stx_dev_major, found.stx_dev_minor),
+            found.stx_ino,
+        )),
+        Err(rustix::io::Errno::NOSYS) => kind_and_stat(file).map(|(_, stat)| stat.id),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
 fn id_of(path: &Path) -> io::Result<(u64, u64)> {
     RealDisk.stat(path).map(|stat| stat.id)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn id_of_file(file: &File) -> io::Result<(u64, u64)> {
+    kind_and_stat(file).map(|(_, stat)| stat.id)
 }
 
 /// The entries of a directory.

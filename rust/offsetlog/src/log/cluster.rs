@@ -16,10 +16,11 @@ mod zookeeper;
 
 pub use access::{AccessControlEntry, ClientQuota, ScramCredential};
 pub use again::MetadataMark;
+pub use guard::check_new_partition;
 pub use guard::is_internal_topic;
-pub(crate) use guard::{Guard, Upkeep, check_internal};
-pub(crate) use metadata::read_metadata;
+pub(crate) use guard::{Guard, Upkeep, check_internal, refuse_mirrored};
 pub use metadata::{BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage};
+pub(crate) use metadata::{read_metadata, read_metadata_told};
 pub use secrets::{HIDDEN, is_secret};
 
 use super::state::{CONFIG_FILE, read_small};
@@ -28,6 +29,7 @@ use crate::config::{BrokerSettings, EffectiveConfig, Layers, LogConfig};
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::is_there;
+use crate::step_progress::{DirectoryProgress, Steps};
 use named::Source;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::meta_properties::read_properties;
@@ -43,6 +45,8 @@ pub use zookeeper::{NodeAnswer, zookeeper_node};
 const BOOTSTRAP: &str = "bootstrap.checkpoint";
 /// What tells that a partition that stands alone is not ours to keep.
 const NO_SETTINGS: &str = "segments, and no settings of offsetlog's";
+/// The file in a log dir that a mirror fills.
+pub const MIRROR_NOTE: &str = ".offsetlog.mirror";
 
 /// What is known around partitions: where the cluster's metadata is, and the broker's static settings. One for all partitions of a program
 /// that has log dirs open.
@@ -102,6 +106,8 @@ pub(crate) struct Membership {
     may_be_kept: bool,
     /// Nothing around the partition is a broker's.
     is_lone: bool,
+    /// A mirror fills the log dir: the records are another cluster's, at its offsets.
+    is_mirrored: bool,
 }
 
 impl Surroundings {
@@ -191,6 +197,7 @@ impl Surroundings {
             topic: topic.to_owned(),
             partition,
             broker: self.broker.clone(),
+            is_mirrored: is_there(self.disk(), &log_dir.join(MIRROR_NOTE))?,
             ..Membership::default()
         };
         let is_kept = is_there(self.disk(), &path.join(CONFIG_FILE))?;
@@ -311,7 +318,9 @@ impl Surroundings {
     }
 
     fn read_zookeeper(&self, places: &Places, node: &Node) -> Result<Metadata> {
-        let found = places.read(&self.options, node.cluster_id.as_deref());
+        let progress = DirectoryProgress::default();
+        let (cluster_id, mut steps) = (node.cluster_id.as_deref(), Steps::new(&progress));
+        let found = places.read(&self.options, cluster_id, &mut steps);
         let (cluster_id, deleting, image) = match told(found)? {
             Ok(found) => (found.cluster_id, found.deleting, Ok(found.image)),
             Err(why) => (None, BTreeSet::new(), Err(why)),
@@ -439,6 +448,12 @@ impl Membership {
         }
     }
 
+    /// The topic's partitions, if the metadata has the topic.
+    pub(crate) fn partitions(&self) -> Option<Vec<i32>> {
+        let topic = self.topic_in(self.image()?)?;
+        Some(topic.partitions.keys().copied().collect())
+    }
+
     /// Whether this node is the partition's leader, as far as that is known.
     fn leads(&self) -> Option<bool> {
         let image = self.image()?;
@@ -504,6 +519,11 @@ impl Membership {
     /// Whether the partition belongs to somebody else only in that it has segments that we did not make, and no settings.
     pub(crate) const fn is_lone(&self) -> bool {
         self.is_lone
+    }
+
+    /// Whether a mirror fills the log dir.
+    pub(crate) const fn is_mirrored(&self) -> bool {
+        self.is_mirrored
     }
 
     pub(crate) fn mark(&self) -> &str {

@@ -447,6 +447,17 @@ impl LogWriter {
         self.changing(|writer| writer.set_config(config))
     }
 
+    /// Replaces the settings by what `change` makes of those that are stored now, while the partition is locked.
+    ///
+    /// # Errors
+    /// Those of `change` and of [`set_config`](Self::set_config); `Cluster` for a broker's partition.
+    pub(crate) fn change_config(
+        &self,
+        change: impl Fn(&LogConfig) -> Result<LogConfig>,
+    ) -> Result<()> {
+        self.changing(|writer| writer.change_config(change))
+    }
+
     /// Returns what opening found and changed.
     pub fn recovery_report(&self) -> RecoveryReport {
         self.writer().report().clone()

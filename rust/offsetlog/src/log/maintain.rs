@@ -191,14 +191,26 @@ impl LogWriter {
     /// `Io`, `Closed`, `Poisoned`, `Interrupted`.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<MaintainReport> {
         let mut report = MaintainReport::default();
-        self.maintain_into(&mut report, options, false)?;
+        self.maintain_into(options, &mut report)?;
         Ok(report)
     }
 
-    /// As [`maintain`](Self::maintain). If it fails, `report` has what was done before. `is_one_of_many`: a broker's cleaner
+    /// As [`maintain`](Self::maintain), and puts what it does into `report`, which so also has what was done before an error.
+    ///
+    /// # Errors
+    /// Those of [`maintain`](Self::maintain).
+    pub fn maintain_into(
+        &self,
+        options: &MaintainOptions,
+        report: &mut MaintainReport,
+    ) -> Result<()> {
+        self.maintain_one(report, options, false)
+    }
+
+    /// As [`maintain_into`](Self::maintain_into). `is_one_of_many`: a broker's cleaner
     /// compacts one log, retention deletes old segments of all logs, and only then the cleaner compacts the next log. So in a
     /// log dir old segments are deleted before they could be merged with younger ones; this does not except the first log.
-    pub(crate) fn maintain_into(
+    pub(crate) fn maintain_one(
         &self,
         report: &mut MaintainReport,
         options: &MaintainOptions,

@@ -9,9 +9,7 @@ use crate::folder::has_log_dir_files;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::leader_epoch::{EpochEntry, LeaderEpochs};
-use offsetlog_format::name::{
-    DirectoryName, DirectoryState, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA,
-};
+use offsetlog_format::name::{DirectoryState, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA};
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::uuid::Uuid;
 use std::io;
@@ -34,11 +32,11 @@ pub(super) struct Bounds {
 /// as a broker takes it at start, and leaves a warning. Where the disk fails nothing is made up: the log would seem to begin where its
 /// deleted records do.
 ///
-/// `looked` are the stats of the checkpoints of the log start offsets and of the high watermarks, where the caller has just seen them, and
-/// `has_no_state` that there is no state file in the directory.
+/// `looked` are the stats of the checkpoints of the log start offsets and of the high watermarks, where the caller has just seen them,
+/// `is_all` that one without a stat is not there, and `has_no_state` that there is no state file in the directory.
 pub(super) fn read_checkpoints(
     directory: &Directory,
-    looked: &[Option<FileStat>; 2],
+    (looked, is_all): (&[Option<FileStat>; 2], bool),
     has_no_state: bool,
 ) -> Result<Bounds> {
     let mut bounds = Bounds::default();
@@ -46,34 +44,36 @@ pub(super) fn read_checkpoints(
         bounds.log_start = Some(ends.log_start());
         return Ok(bounds);
     }
-    let name = directory.path.file_name().and_then(|name| name.to_str());
-    let (Some(parent), Some(Ok(name))) = (directory.path.parent(), name.map(DirectoryName::parse))
-    else {
+    let Some(state_of_name) = directory.state else {
         return Ok(bounds);
     };
     let [start_stat, high_stat] = *looked;
     let mut entry = |file: OffsetCheckpointFile, stat: Option<FileStat>| -> Result<Option<i64>> {
+        if is_all && stat.is_none() {
+            return Ok(None);
+        }
         directory
             .checkpoints
-            .offset_of_seen(file, stat, name.topic, name.partition)
+            .offset_of_seen(file, stat, &directory.topic, directory.partition)
             .or_else(|error| warn(error, &mut bounds.warnings))
     };
     let log_start = entry(OffsetCheckpointFile::LogStartOffset, start_stat)?;
     let high_watermark = entry(OffsetCheckpointFile::HighWatermark, high_stat)?;
     // A writer of ours keeps it inside the directory, where the folder around it is no log dir.
-    let path = directory.path.join(STATE_FILE);
     let state = if has_no_state {
         None
     } else {
+        let path = directory.path.join(STATE_FILE);
         read_state(directory.disk.as_ref(), &path, &mut bounds.warnings)
             .or_else(|error| warn(error, &mut bounds.warnings))?
     };
     // A log dir has these checkpoints; where neither was seen, other files may tell.
+    let parent = || directory.path.parent().unwrap_or(Path::new(""));
     let in_log_dir = looked.iter().any(Option::is_some)
-        || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent)?);
+        || (state.is_some() && has_log_dir_files(directory.disk.as_ref(), parent())?);
     let own = state.filter(|_| !in_log_dir).map(|state| state.log_start);
     bounds.log_start = log_start.or(own);
-    bounds.start_line = log_start.filter(|_| name.state == DirectoryState::Live);
+    bounds.start_line = log_start.filter(|_| state_of_name == DirectoryState::Live);
     bounds.closed_with = state
         .filter(|state| bounds.log_start == Some(state.log_start))
         .and_then(|state| state.closed_with(directory.disk.as_ref(), &directory.path));
@@ -250,10 +250,17 @@ impl Log {
 
     /// Whether somebody held the log dir when the log was opened, and somebody holds it now. Of an owner that has ended the checkpoints stay
     /// as they are, for ever behind.
-    pub(super) fn has_owner_still(&self) -> bool {
+    ///
+    /// # Errors
+    /// `Io`: the lock cannot be asked for.
+    pub(super) fn has_owner_still(&self) -> Result<bool> {
         let directory = &self.0.directory;
-        let is_locked = |log_dir| super::view::is_locked(directory.disk.as_ref(), log_dir);
-        self.0.log_dir_was_locked && directory.path.parent().is_some_and(is_locked)
+        match directory.path.parent() {
+            Some(log_dir) if self.0.log_dir_was_locked => {
+                super::view::is_locked(directory.disk.as_ref(), log_dir)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// The greatest leader epoch of the log, from `leader-epoch-checkpoint` and the last batch; `None` without one. A leader that has no

@@ -7,7 +7,7 @@ use super::writer::{self, WriteOptions};
 use super::writers::Slot;
 use super::{
     Around, Inner, LiveOffsets, Log, LogDirFiles, LogWriter, OpenOptions, Surroundings, View,
-    lock_log_dir,
+    check_new_partition, lock_log_dir,
 };
 use crate::checkpoints::Checkpoints;
 use crate::disk::{Disk, IoCall, Moment};
@@ -18,7 +18,7 @@ use crate::segment::Directory;
 use crate::segment::index_maps::IndexMaps;
 use offsetlog_format::name::{DirectoryName, DirectoryState, check_topic};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -26,24 +26,30 @@ use std::sync::{Arc, Mutex, RwLock};
 static WRITERS: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Log> {
-    open_in(path, options, None, None)
+    let options = Arc::new(options.clone());
+    if let Some(aside) = SetAside::of(path) {
+        let inner = build(&aside.directory(&options), &options, None)?;
+        return Ok(Log(Arc::new(inner)));
+    }
+    let directory = directory(path, &options, false, None)?;
+    let inner = build(&directory, &options, None)?;
+    Ok(Log(Arc::new(inner)))
 }
 
-/// Opens a partition for reading. `checkpoints` are those of its log dir, if a program has that open, and `around` is how that was, and
-/// when: the caller confirms it afterwards.
+/// Opens a partition for reading that was listed, so its path is absolute. `checkpoints` are those of its log dir, if a program has that
+/// open, and `around` is how that was, and when: the caller confirms it afterwards.
 pub(crate) fn open_in(
-    path: &Path,
-    options: &OpenOptions,
+    path: PathBuf,
+    options: &Arc<OpenOptions>,
     checkpoints: Option<&Arc<Checkpoints>>,
     around: Option<(Around, Moment)>,
 ) -> Result<Log> {
-    if let Some(aside) = SetAside::of(path) {
-        let directory = aside.directory(options);
-        let inner = build(&directory, aside.topic, aside.partition, options, None)?;
+    if let Some(aside) = SetAside::of(&path) {
+        let inner = build(&aside.directory(options), options, around)?;
         return Ok(Log(Arc::new(inner)));
     }
-    let (directory, topic, partition) = directory(path, options, false, checkpoints)?;
-    let inner = build(&directory, topic, partition, options, around)?;
+    let directory = directory_at(path, options, false, checkpoints)?;
+    let inner = build(&directory, options, around)?;
     Ok(Log(Arc::new(inner)))
 }
 
@@ -56,12 +62,13 @@ pub(super) fn open_for_append(
     let disk = options.disk.as_ref();
     if disk.stat(path).is_err() {
         // The name is checked before anything is created.
-        let (directory, topic, _) = self::directory(path, options, true, None)?;
-        let path = &directory.path;
-        check_topic(&topic).map_err(|error| {
+        let directory = self::directory(path, options, true, None)?;
+        let (path, topic) = (&directory.path, &directory.topic);
+        check_topic(topic).map_err(|error| {
             Error::log_dir(path, format!("topic name {topic:?}: {}", error.fault))
         })?;
         folder::refuse_new_partition(disk, path)?;
+        check_new_partition(disk, path)?;
         let config = write.config.clone().unwrap_or_default();
         config.or_defaults(&write.defaults)?;
         // So is the log dir's lock: a running broker does not know of a new folder.
@@ -91,12 +98,12 @@ pub(crate) fn open_for_append_in(
 ) -> Result<LogWriter> {
     let disk = options.disk.as_ref();
     let checkpoints = shared.map(|shared| shared.checkpoints());
-    let (directory, topic, partition) = self::directory(path, options, true, checkpoints)?;
+    let directory = self::directory(path, options, true, checkpoints)?;
     super::view::refuse_other(disk, &directory.path)?;
     let writer = writer::open(
         &directory,
-        &topic,
-        partition,
+        &directory.topic,
+        directory.partition,
         options,
         write,
         shared,
@@ -107,7 +114,8 @@ pub(crate) fn open_for_append_in(
         let identity = identity.map_err(|error| Error::io(IoCall::Stat, &directory.path, error))?;
         Slot::of(disk, Some(identity.id)).begin(ends);
     }
-    let mut inner = build(&directory, topic, partition, options, None)?;
+    let options = Arc::new(options.clone());
+    let mut inner = build(&directory, &options, None)?;
     inner
         .warnings
         .extend(writer.report().warnings.iter().cloned());
@@ -138,8 +146,9 @@ pub(crate) fn forget_partition(
     options: &OpenOptions,
     log_start: Option<i64>,
 ) -> Result<()> {
-    let (directory, topic, partition) = directory(path, options, true, None)?;
-    PartitionState::new(&directory, &topic, partition, None)?.forget(log_start)
+    let directory = directory(path, options, true, None)?;
+    let (topic, partition) = (&directory.topic, directory.partition);
+    PartitionState::new(&directory, topic, partition, None)?.forget(log_start)
 }
 
 /// Parses the name of a partition directory.
@@ -166,9 +175,18 @@ pub(super) fn directory(
     options: &OpenOptions,
     writes: bool,
     checkpoints: Option<&Arc<Checkpoints>>,
-) -> Result<(Arc<Directory>, String, i32)> {
+) -> Result<Arc<Directory>> {
     // Relative paths are resolved once: the process may change its working directory while the log is open.
-    let path = local_path(path)?;
+    directory_at(local_path(path)?, options, writes, checkpoints)
+}
+
+/// The same of an absolute path.
+fn directory_at(
+    path: PathBuf,
+    options: &OpenOptions,
+    writes: bool,
+    checkpoints: Option<&Arc<Checkpoints>>,
+) -> Result<Arc<Directory>> {
     let parsed = match partition_name(&path) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -181,13 +199,13 @@ pub(super) fn directory(
             );
         }
     };
-    let (topic, partition) = (parsed.topic.to_owned(), parsed.partition);
-    let parent = path.parent().unwrap_or(Path::new(""));
+    let (topic, partition, state) = (parsed.topic.to_owned(), parsed.partition, parsed.state);
+    let parent = || path.parent().unwrap_or(Path::new(""));
     // A longer name means that the partition was set aside or waits for its deletion. The log dir's checkpoints are not about it.
-    let is_aside = matches!(parsed.state, DirectoryState::Delete | DirectoryState::Stray);
+    let is_aside = matches!(state, DirectoryState::Delete | DirectoryState::Stray);
     if writes {
         refuse_link(options.disk.as_ref(), &path)?;
-        if is_aside && folder::has_log_dir_files(options.disk.as_ref(), parent)? {
+        if is_aside && folder::has_log_dir_files(options.disk.as_ref(), parent())? {
             let reason = format!(
                 "a directory found that was set aside or waits for its deletion: its marks would be those of {topic}-{partition} in this \
                  log dir; move it out of the log dir, and name it {topic}-{partition}, to write"
@@ -197,7 +215,7 @@ pub(super) fn directory(
     }
     let checkpoints = checkpoints.map_or_else(
         || {
-            let around = if is_aside { path.as_path() } else { parent };
+            let around = if is_aside { path.as_path() } else { parent() };
             let max_bytes = options.limits.max_state_file_bytes;
             Arc::new(Checkpoints::new(&options.disk, around, max_bytes))
         },
@@ -216,8 +234,11 @@ pub(super) fn directory(
         ends,
         checkpoints,
         path,
+        topic,
+        partition,
+        state: Some(state),
     };
-    Ok((Arc::new(directory), topic, partition))
+    Ok(Arc::new(directory))
 }
 
 /// Refuses to write to a log dir through a symbolic link from elsewhere. The lock, marks and checkpoints are beside the directory, not
@@ -253,22 +274,22 @@ fn refuse_link(disk: &dyn Disk, path: &Path) -> Result<()> {
 /// Builds the reading part of a log, with a first view of its directory.
 fn build(
     directory: &Arc<Directory>,
-    topic: String,
-    partition: i32,
-    options: &OpenOptions,
+    options: &Arc<OpenOptions>,
     around: Option<(Around, Moment)>,
 ) -> Result<Inner> {
-    let is_locked = |log_dir: &Path| is_locked(options.disk.as_ref(), log_dir);
     let log_dir_was_locked = match around {
-        Some((around, _)) => around.is_locked,
+        Some((around, _)) => Ok(around.is_locked),
         // A writer holds that lock itself.
-        None => directory.ends.is_none() && directory.path.parent().is_some_and(is_locked),
+        None => match directory.path.parent() {
+            Some(log_dir) if directory.ends.is_none() => is_locked(options.disk.as_ref(), log_dir),
+            _ => Ok(false),
+        },
     };
     let view = View::take(directory, None, around)?;
+    // Where the directory cannot be read either, that is what the caller wants to know.
+    let log_dir_was_locked = log_dir_was_locked?;
     Ok(Inner {
-        topic,
-        partition,
-        options: options.clone(),
+        options: Arc::clone(options),
         log_dir_was_locked,
         warnings: view.warnings.clone(),
         view: RwLock::new(Arc::new(view)),

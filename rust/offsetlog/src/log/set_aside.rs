@@ -11,6 +11,7 @@ use crate::local_path::local_path;
 use crate::log::{Log, OpenOptions};
 use crate::segment::Directory;
 use offsetlog_format::name::{FileName, FileState, SegmentFile, SegmentFileName};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -76,6 +77,9 @@ impl SetAside {
             ends: None,
             checkpoints: Arc::new(Checkpoints::new(&disk, &self.path, max_bytes)),
             path: self.path.clone(),
+            topic: self.topic.clone(),
+            partition: self.partition,
+            state: None,
             disk,
         })
     }
@@ -83,6 +87,12 @@ impl SetAside {
 
 /// Whether a path ends in the name of such a file.
 fn is_named_so(path: &Path) -> bool {
+    let mut names = path.as_os_str().as_bytes().rsplit(|byte| *byte == b'/');
+    let first = names.next().and_then(<[u8]>::first);
+    // All begin with a base offset, and hardly a topic does. (A path that ends in `/` or `.` is taken apart.)
+    if first.is_some_and(|byte| !byte.is_ascii_digit() && *byte != b'.') {
+        return false;
+    }
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| cut_segment(name).is_some() || deleted_segment(name).is_some())
 }

@@ -189,7 +189,7 @@ impl Log {
     fn bound_of(&self, view: &View, open: &OpenTransactions) -> Result<i64> {
         let end = view.end()?.log_end_offset;
         let bound = match view.high_watermark {
-            Some(high_watermark) if high_watermark < end && self.has_owner_still() => {
+            Some(high_watermark) if high_watermark < end && self.has_owner_still()? => {
                 high_watermark.max(view.log_start_offset).min(end)
             }
             _ => end,

@@ -6,7 +6,7 @@ mod segment;
 
 use super::recovery::Progress;
 use super::state::{CONFIG_FILE, LOCK_FILE};
-use super::view::refuse_other;
+use super::view::{has_holder, is_locked, refuse_other};
 use super::{Log, OpenOptions, named_offsets};
 use crate::codec::Decompressor;
 use crate::config::LogConfig;
@@ -16,7 +16,7 @@ use crate::folder::is_there;
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::{
-    DirectoryName, DirectoryState, LEADER_EPOCH_CHECKPOINT, LOCK, PARTITION_METADATA,
+    DirectoryName, DirectoryState, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA,
 };
 use offsetlog_format::partition_metadata::PartitionMetadata;
 use offsetlog_format::snapshot::read_producer_snapshot;
@@ -133,13 +133,12 @@ fn partition(
 }
 
 /// Whether a broker or a writer of ours holds the partition or its log dir.
-fn has_holder(disk: &dyn Disk, path: &Path) -> bool {
-    let locks = [
-        Some(path.join(LOCK_FILE)),
-        path.parent().map(|log_dir| log_dir.join(LOCK)),
-    ];
-    let is_held = |lock: &PathBuf| matches!(disk.lock_holder(lock), Ok(Some(_)));
-    locks.iter().flatten().any(is_held)
+fn is_held(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    let in_log_dir = || {
+        path.parent()
+            .map_or(Ok(false), |log_dir| is_locked(disk, log_dir))
+    };
+    Ok(has_holder(disk, &path.join(LOCK_FILE))? || in_log_dir()?)
 }
 
 /// Whether the directory is another one than `before`. If somebody writes it, waits until it is.
@@ -151,7 +150,8 @@ fn changes(path: &Path, options: &OpenOptions, before: &[(String, Option<FileSta
         if before != files_of(options, path) {
             return true;
         }
-        if !has_holder(disk, path) || Instant::now() >= until || is_interrupted() {
+        // Where nobody can say it, somebody may.
+        if !is_held(disk, path).unwrap_or(true) || Instant::now() >= until || is_interrupted() {
             return false;
         }
         thread::sleep(SETTLES_EVERY);
@@ -180,7 +180,7 @@ fn look_at(
 ) -> Result<()> {
     let directory = match super::SetAside::of(path) {
         Some(aside) => aside.directory(options),
-        None => super::open::directory(path, options, false, None)?.0,
+        None => super::open::directory(path, options, false, None)?,
     };
     refuse_other(directory.disk.as_ref(), &directory.path)?;
     report.partitions += 1;
@@ -418,7 +418,7 @@ impl Partition<'_> {
 
     /// Checks the log start offset against the first segment, and against the log end offset by the same rule as a reader.
     fn bounds(&mut self, first: Option<i64>, end: i64, closed_with: Option<i64>) -> Result<()> {
-        let bounds = named_offsets::read_checkpoints(&self.directory, &[None; 2], false)?;
+        let bounds = named_offsets::read_checkpoints(&self.directory, (&[None; 2], false), false)?;
         if let Some(reason) = named_offsets::not_here(bounds.start_line, first) {
             let path = self.directory.path.clone();
             let mut finding = Effect::NOTHING.finding(Severity::Note, "Gap", &path, reason);
@@ -439,7 +439,7 @@ impl Partition<'_> {
         if let Some(reason) = named_offsets::lost_end(bounds.high_watermark, end)
             && is_live
             && !is_ours
-            && !has_holder(self.directory.disk.as_ref(), &self.directory.path)
+            && !is_held(self.directory.disk.as_ref(), &self.directory.path)?
         {
             let path = self.directory.path.clone();
             let mut finding = Effect::NOTHING.finding(Severity::Warning, "Gap", &path, reason);

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(super) use listing::{not_a_file, refuse_other};
-pub(crate) use stamp::{Around, is_locked};
+pub(crate) use stamp::{Around, has_holder, is_locked};
 
 /// The end of a log.
 #[derive(Debug)]
@@ -70,6 +70,8 @@ pub(crate) struct View {
     is_mixed: AtomicBool,
     /// A segment was opened by its name after a writer in this process may have replaced it.
     is_replaced: AtomicBool,
+    /// The caller wants the state in which it has just found the log, whatever others have done since.
+    is_taken_as_found: AtomicBool,
     met: Mutex<Met>,
     end: OnceLock<End>,
     /// Where damage in the active segment begins that hides the end: the offset.
@@ -84,9 +86,8 @@ pub(crate) struct View {
     max_open_files: usize,
 }
 
-/// If another process may write the log, a view answers point look-ups without a new check for this long after the last one:
-/// the check stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups. A
-/// log that this process writes needs no check.
+/// If another process may write the log, a view answers point look-ups without a new check for this long after the last one: the check
+/// stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The origin of a view.
@@ -96,10 +97,12 @@ struct Origin {
     stat: Option<FileStat>,
     slot: Arc<Slot>,
     version: u64,
+    /// The caller has looked at the log dir around it.
+    is_looked_around: bool,
 }
 
 impl Origin {
-    /// Finds out whether this process writes the directory that is now at this path. `stat` is its metadata.
+    /// Finds out whether this process writes the directory that is now at this path.
     fn of(base: &Arc<Directory>, stat: Option<FileStat>, before: Option<&View>) -> Self {
         let disk = base.disk.as_ref();
         let identity = stat.map(|stat| stat.id);
@@ -121,6 +124,7 @@ impl Origin {
             stat,
             slot,
             version,
+            is_looked_around: false,
         }
     }
 }
@@ -149,7 +153,8 @@ impl View {
     ) -> Result<Self> {
         let looked = around.map_or_else(Moment::now, |(_, looked)| looked);
         let names = Names::new(base, before.is_none());
-        let origin = Origin::of(base, names.stat(), before);
+        let mut origin = Origin::of(base, names.stat(), before);
+        origin.is_looked_around = around.is_some();
         let directory = &origin.directory;
         let _files = directory.ends.as_ref().map(|ends| ends.listing());
         // As of a moment ago: the next look sees later changes.
@@ -267,8 +272,11 @@ impl View {
         };
         // Bytes that were truncated and rewritten within one clock tick can have the same modification time and the same size.
         is_racy |= directory.ends.is_none() && stamp.active.is_some_and(|stat| stat.is_racy());
-        let bounds =
-            super::named_offsets::read_checkpoints(directory, &stamp.checkpoints, has_no_state)?;
+        let bounds = super::named_offsets::read_checkpoints(
+            directory,
+            (&stamp.checkpoints, origin.is_looked_around),
+            has_no_state,
+        )?;
         warnings.extend(bounds.warnings);
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
         warnings.extend(super::named_offsets::not_here(bounds.start_line, first));
@@ -298,6 +306,7 @@ impl View {
             is_racy,
             is_mixed: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
+            is_taken_as_found: AtomicBool::new(false),
             met: Mutex::default(),
             stamp,
             end: OnceLock::new(),
@@ -317,6 +326,9 @@ impl View {
         if self.is_racy || !self.is_told_current() {
             return false;
         }
+        if self.is_taken_as_found.load(Ordering::Relaxed) {
+            return true;
+        }
         let looked = Moment::now();
         let is_current = self.stamp_now() == self.stamp;
         if is_current {
@@ -331,7 +343,12 @@ impl View {
         if self.is_racy || !self.is_told_current() {
             return false;
         }
-        self.stamp.bounds() == self.bounds_now()
+        self.is_taken_as_found.load(Ordering::Relaxed) || self.stamp.bounds() == self.bounds_now()
+    }
+
+    /// Whether this view counts as current until something in this process changes the log.
+    pub(super) fn take_as_found(&self, is_taken: bool) {
+        self.is_taken_as_found.store(is_taken, Ordering::Relaxed);
     }
 
     /// Whether the view can answer a point look-up. If this process writes the log: nothing but the end of the active segment
@@ -530,9 +547,9 @@ impl View {
     }
 
     /// Whether an offsetlog writer holds the partition's lock.
-    fn is_held(&self) -> bool {
+    fn is_held(&self) -> Result<bool> {
         let Directory { disk, path, .. } = &*self.directory;
-        matches!(disk.lock_holder(&path.join(LOCK_FILE)), Ok(Some(_)))
+        has_holder(disk.as_ref(), &path.join(LOCK_FILE))
     }
 
     /// Fails if the checkpointed log start offset is above the log end offset: a broker would delete all segments.

@@ -25,7 +25,7 @@ use super::Clock;
 use super::LiveOffsets;
 use super::producers::ProducerStates;
 use super::recovery::RecoveryReport;
-use super::state::{PartitionState, write_config};
+use super::state::{PartitionState, read_config, write_config};
 use super::{Guard, Membership};
 use crate::config::{BrokerSettings, EffectiveConfig, LogConfig};
 use crate::disk::Lock;
@@ -75,6 +75,8 @@ pub struct WriteOptions {
     pub internal_topics: BTreeSet<String>,
     /// Whether records may be changed even if other brokers have replicas of the partition.
     pub single_replica: bool,
+    /// Whether the caller is the mirror that fills the log dir. Nobody else may change the records there.
+    pub fills_mirror: bool,
     /// Whether this log is a copy of one whose settings are not known: only settings that are given are stored.
     pub is_copy: bool,
 }
@@ -342,6 +344,17 @@ impl PartitionWriter {
 
     fn settings(&self, now: i64) -> Settings {
         settings(&self.config.effective, now)
+    }
+
+    pub(super) fn change_config(
+        &mut self,
+        change: impl Fn(&LogConfig) -> Result<LogConfig>,
+    ) -> Result<()> {
+        self.check_usable()?;
+        self.guard.membership.check_kept(&self.directory.path)?;
+        let stored = read_config(self.directory.disk.as_ref(), &self.directory.path)?;
+        let config = change(&stored.unwrap_or_default())?;
+        self.set_config(&config)
     }
 
     pub(super) fn set_config(&mut self, config: &LogConfig) -> Result<()> {

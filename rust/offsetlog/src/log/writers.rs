@@ -5,14 +5,14 @@
 
 use crate::disk::{Disk, process_id};
 use crate::segment::live_offsets::LiveOffsets;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
 /// Identifies a directory within a process. A forked child has its parent's table but none of its writers. Simulated disks are
 /// distinct.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     process: u32,
     disk: usize,
@@ -28,10 +28,26 @@ pub(crate) struct Slot {
     ends: RwLock<Option<Arc<LiveOffsets>>>,
 }
 
-/// All slots that are in use; created on first use.
-type Slots = Option<HashMap<Key, Weak<Slot>>>;
+/// All slots that are in use, and some that were.
+struct Slots {
+    by_directory: BTreeMap<Key, Weak<Slot>>,
+    /// With so many, those that are not in use are dropped.
+    many: usize,
+}
 
-static SLOTS: Mutex<Slots> = Mutex::new(None);
+/// Fewer are not worth a look.
+const MANY: usize = 64;
+
+/// Threads that open many partitions meet in one of them seldom.
+const TABLES: usize = 16;
+
+/// A directory's slot is in the table of its inode.
+static SLOTS: [Mutex<Slots>; TABLES] = [const {
+    Mutex::new(Slots {
+        by_directory: BTreeMap::new(),
+        many: MANY,
+    })
+}; TABLES];
 
 impl Slot {
     const fn new(key: Option<Key>) -> Self {
@@ -47,19 +63,17 @@ impl Slot {
         let Some(key) = directory.map(|directory| key_of(disk, directory)) else {
             return Arc::new(Self::new(None));
         };
-        let Some(mut slots) = lock_slots() else {
+        let Some(mut slots) = lock_slots(key) else {
             // Then a writer in this process is treated like one in another process.
             return Arc::new(Self::new(None));
         };
-        let slots = slots.get_or_insert_default();
-        if let Some(slot) = slots.get(&key).and_then(Weak::upgrade) {
+        let known = slots.by_directory.entry(key).or_default();
+        if let Some(slot) = known.upgrade() {
             return slot;
         }
-        if slots.len() == slots.capacity() {
-            slots.retain(|_, slot| slot.strong_count() > 0);
-        }
         let slot = Arc::new(Self::new(Some(key)));
-        slots.insert(key, Arc::downgrade(&slot));
+        *known = Arc::downgrade(&slot);
+        slots.tidy();
         slot
     }
 
@@ -120,6 +134,17 @@ impl Slot {
     }
 }
 
+impl Slots {
+    /// Forgets those that nobody uses, each time there may be twice as many as are used.
+    fn tidy(&mut self) {
+        if self.by_directory.len() < self.many {
+            return;
+        }
+        self.by_directory.retain(|_, slot| slot.strong_count() > 0);
+        self.many = (2 * self.by_directory.len()).max(MANY);
+    }
+}
+
 /// Raises the version of a partition when it is dropped together with the lock that allowed this process to change the files.
 #[derive(Debug)]
 pub(super) struct RaiseAtEnd(Arc<Slot>);
@@ -149,11 +174,13 @@ fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
 }
 
 /// The table; `None` in a forked child if another thread of the parent held its lock during the fork.
-fn lock_slots() -> Option<MutexGuard<'static, Slots>> {
+fn lock_slots(key: Key) -> Option<MutexGuard<'static, Slots>> {
     // It is held for less than a microsecond, unless its holder waits for a processor.
     const SPINS: u32 = 1_000;
+    let (_, inode) = key.directory;
+    let table = SLOTS.get((inode % TABLES as u64) as usize)?;
     for tries in 0..SPINS + 1_000 {
-        match SLOTS.try_lock() {
+        match table.try_lock() {
             Ok(slots) => return Some(slots),
             Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) if tries < SPINS => std::hint::spin_loop(),

@@ -1,5 +1,5 @@
-//! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, of those the longest, and
-//! of equals the one that lacks the fewest offsets between its segments.
+//! Chooses among the replicas of a partition that several log dirs have: the one of the newest leader epoch is read, of those the one that can
+//! be read furthest, and of equals the one that lacks the fewest offsets between its segments.
 //!
 //! As Kafka does when a replica comes back: what it has of an older epoch, behind what the newer leader had, is truncated.
 
@@ -13,7 +13,7 @@ use offsetlog_format::name::LEADER_EPOCH_CHECKPOINT;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// The files of each replica: its directory, and name and stat of each file.
 type Marks = Vec<(PathBuf, Vec<(String, FileStat)>)>;
@@ -151,8 +151,8 @@ impl LogDir {
     pub(super) fn open_one(&self, path: &Path) -> Result<Log> {
         let shared = self.0.shared_with(path);
         open_in(
-            path,
-            &self.0.options,
+            path.to_path_buf(),
+            &Arc::new(self.0.options.clone()),
             shared.map(|shared| shared.checkpoints()),
             None,
         )

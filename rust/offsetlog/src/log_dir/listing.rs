@@ -2,6 +2,7 @@
 
 use super::TopicPartition;
 use super::clusters::Clusters;
+use super::empty_folders::not_a_log_dir;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
@@ -20,6 +21,8 @@ pub(super) struct Listing {
     pub(super) pending_deletes: Vec<PathBuf>,
     /// Partitions of which a single file was given, one that is no part of their log.
     set_aside: Vec<TopicPartition>,
+    /// Paths in which nothing is that a log dir, a partition or metadata consists of.
+    empty: Vec<PathBuf>,
     /// The data of the cluster's ZooKeeper.
     pub(super) zookeeper: Option<PathBuf>,
     pub(super) warnings: Vec<String>,
@@ -43,13 +46,12 @@ impl Listing {
             replicas.push(path.to_path_buf());
             return Ok(());
         }
-        let mut entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
-        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let entries = listed.map_err(|error| Error::io(IoCall::List, path, error))?;
         let contents = FolderContents::from_entries(&entries);
         match contents.kind(disk, path) {
             FolderKind::Partition => {
                 let name = partition_name(path)?;
-                self.insert(&name, path.to_path_buf());
+                self.insert_all(vec![(of_name(&name), path.to_path_buf())]);
                 return Ok(());
             }
             FolderKind::AroundLogDirs(log_dirs) => return Err(folder::around(path, &log_dirs)),
@@ -71,23 +73,29 @@ impl Listing {
                 path.display()
             ));
         }
+        let (mut live, mut pending, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
             let parsed = DirectoryName::parse(&entry.name);
+            let mut tell = |reason: &str| {
+                let text = format!(
+                    "left out: {}{:?} of {} is {reason}",
+                    if parsed.is_err() { "directory " } else { "" },
+                    entry.name,
+                    path.display()
+                );
+                told.push((entry.name.clone(), text));
+            };
             if entry.kind != EntryKind::Directory {
                 // A broker follows such a link. Its target may be anything.
                 if entry.kind == EntryKind::Other && parsed.is_ok() {
-                    self.warnings.push(format!(
-                        "left out: {:?} of {} is no folder but a link or the like; give the path that it leads to",
-                        entry.name,
-                        path.display()
-                    ));
+                    tell("no folder but a link or the like; give the path that it leads to");
                 }
                 continue;
             }
             if entry.name == REMOTE_INDEX_CACHE {
                 continue;
             }
-            match parsed {
+            match &parsed {
                 // A directory with files that only log dirs have needs no further check. In any other directory each entry is
                 // checked.
                 Ok(name)
@@ -95,36 +103,48 @@ impl Listing {
                         && !contents.is_marked()
                         && folder::is_log_dir(disk, &path.join(&entry.name)) =>
                 {
-                    self.warnings.push(format!(
-                        "left out: {:?} of {} is a log dir itself; give its path to read it",
-                        entry.name,
-                        path.display()
-                    ));
+                    tell("a log dir itself; give its path to read it");
                 }
                 Ok(name) if name.state == DirectoryState::Live => {
-                    self.insert(&name, path.join(&entry.name));
+                    live.push((of_name(name), path.join(&entry.name)));
                 }
                 Ok(name) if name.state == DirectoryState::Delete => {
-                    self.pending_deletes.push(path.join(&entry.name));
+                    pending.push(path.join(&entry.name));
                 }
                 Ok(_) => {}
-                Err(error) => self.warnings.push(format!(
-                    "left out: directory {:?} of {} is not topic-partition: {}",
-                    entry.name,
-                    path.display(),
-                    error.fault
-                )),
+                Err(error) => tell(&format!("not topic-partition: {}", error.fault)),
             }
         }
+        if live.is_empty() && !contents.is_marked() {
+            self.empty.push(path.to_path_buf());
+        }
+        // Only what is shown is sorted by its name: of partitions there are thousands.
+        pending.sort_unstable();
+        self.pending_deletes.append(&mut pending);
+        told.sort_unstable();
+        self.warnings.extend(told.into_iter().map(|(_, text)| text));
+        self.insert_all(live);
         Ok(())
     }
 
-    fn insert(&mut self, name: &DirectoryName<'_>, path: PathBuf) {
-        let partition = TopicPartition {
-            topic: name.topic.to_owned(),
-            partition: name.partition,
-        };
-        self.partitions.entry(partition).or_default().push(path);
+    /// Adds partitions with their directories, thousands as fast as they can be sorted.
+    fn insert_all(&mut self, mut found: Vec<(TopicPartition, PathBuf)>) {
+        found.sort_unstable();
+        let mut grouped: Vec<(TopicPartition, Vec<PathBuf>)> = Vec::with_capacity(found.len());
+        for (partition, path) in found {
+            match grouped.last_mut() {
+                // Kafka reads `t-7` and `t-07` as one.
+                Some((last, paths)) if *last == partition => paths.push(path),
+                _ => grouped.push((partition, vec![path])),
+            }
+        }
+        if self.partitions.is_empty() {
+            self.partitions = grouped.into_iter().collect();
+            return;
+        }
+        for (partition, paths) in grouped {
+            self.partitions.entry(partition).or_default().extend(paths);
+        }
     }
 
     /// Adds partitions that were made here.
@@ -134,9 +154,12 @@ impl Listing {
             .extend(made.map(|(partition, path)| (partition, vec![path])));
     }
 
-    /// Whether nothing was found that a log dir, or metadata, consists of.
-    pub(super) fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.zookeeper.is_none()
+    /// Refuses a path in which nothing of a log dir is: a wrong one, and the mount point of a disk that is not mounted, would look like an
+    /// empty log dir. `others`: several paths were given.
+    pub(super) fn refuse_empty(&self, others: bool) -> Result<()> {
+        self.empty
+            .first()
+            .map_or(Ok(()), |path| Err(not_a_log_dir(path, others)))
     }
 
     /// Refuses a file that was set aside beside its partition, or beside another file of it: they are no replicas of each other.
@@ -162,7 +185,8 @@ impl Listing {
         for (partition, replicas) in &self.partitions {
             if replicas.len() > 1 {
                 self.warnings.push(format!(
-                    "{}-{} stands in {} log dirs: the replica of the newest leader epoch is read, and of those the longest",
+                    "{}-{} stands in {} log dirs: the replica of the newest leader epoch is read, of those the one that can be read furthest, and \
+                     of equals the one that lacks the fewest offsets",
                     partition.topic,
                     partition.partition,
                     replicas.len()
@@ -189,5 +213,12 @@ impl Listing {
         self.partitions
             .range(at(i32::MIN)..=at(i32::MAX))
             .map(|(partition, _)| partition.partition)
+    }
+}
+
+fn of_name(name: &DirectoryName<'_>) -> TopicPartition {
+    TopicPartition {
+        topic: name.topic.to_owned(),
+        partition: name.partition,
     }
 }

@@ -1,6 +1,7 @@
 //! Maintains all partitions of log dirs, and deletes the directories of deleted topics.
 
-use super::writer::{Writer, guard, is_closed};
+use super::topics::may_be_of;
+use super::writer::{PendingDelete, Writer, guard, is_closed};
 use super::{ClusterSettings, LogDir, TopicPartition};
 use crate::disk::{IoCall, OverlayDisk};
 use crate::error::{Error, ErrorKind, Result};
@@ -8,6 +9,7 @@ use crate::log::{
     Guard, Log, LogWriter, MaintainOptions, MaintainReport, Membership, OpenOptions,
     is_internal_topic,
 };
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ pub struct LogDirMaintainReport {
     pub dry_run: bool,
     /// The partitions from which something was removed, by topic and number.
     pub partitions: Vec<(TopicPartition, MaintainReport)>,
-    /// Partitions whose maintenance failed, and why. The others were maintained.
+    /// Partitions whose maintenance failed, and why. The others were maintained. Of a topic that was named and is not here, partition 0.
     pub failed: Vec<(TopicPartition, Error)>,
     /// Partitions that another process writes. That process maintains them.
     pub busy: Vec<TopicPartition>,
@@ -32,60 +34,143 @@ pub struct LogDirMaintainReport {
     pub metadata_timestamp: Option<i64>,
 }
 
+impl LogDirMaintainReport {
+    /// Whether a round has told something here.
+    fn is_begun(&self) -> bool {
+        let is_empty = self.partitions.is_empty()
+            && self.failed.is_empty()
+            && self.busy.is_empty()
+            && self.removed.is_empty()
+            && self.internal.is_empty();
+        self.looked_at > 0 || !is_empty
+    }
+}
+
 impl LogDir {
     /// Does all maintenance that is due for every partition, one after another, and removes directories of deleted topics whose
     /// delay has passed, with `topics` of these only. A failed partition does not stop the others. If a log's policies are `compact` and `delete`, segments
     /// are deleted both before and after compaction.
     ///
     /// # Errors
-    /// `Interrupted`, `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all
-    /// partitions share. Errors of a partition are in the report.
+    /// `LogDir` if there is none of the named topics, nor a directory of one that waits for its removal: then nothing is done. `Interrupted`,
+    /// `Closed`, `Argument` for log dirs that were opened for reading; `Io` for the checkpoints that all partitions share. Errors of a
+    /// partition are in the report, and that of a missing topic if others were named with it.
     pub fn maintain(&self, options: &MaintainOptions) -> Result<LogDirMaintainReport> {
+        let mut report = LogDirMaintainReport::default();
+        self.maintain_into(options, &mut report)?;
+        Ok(report)
+    }
+
+    /// As [`maintain`](Self::maintain), and adds what it does to `report`, which so also has what was done before an error, and what earlier
+    /// calls told there.
+    ///
+    /// # Errors
+    /// Those of [`maintain`](Self::maintain); `Argument` for a dry run that would add to the report of a real one, or the reverse.
+    pub fn maintain_into(
+        &self,
+        options: &MaintainOptions,
+        report: &mut LogDirMaintainReport,
+    ) -> Result<()> {
         let now = options.now.unwrap_or_else(|| self.0.now());
+        if report.dry_run != options.dry_run && report.is_begun() {
+            let reason = "it has what another call did, and of the two only one is a dry run: take a new one";
+            return Err(Error::argument("report", reason));
+        }
+        report.dry_run = options.dry_run;
         if options.dry_run {
             self.writer()?;
             // Logs that are not open here are opened, and recovered if needed, on a disk that keeps all changes in memory.
             let aside = self.aside()?;
-            let mut report = aside.keep_all(options, |partition| match self.opened(partition) {
+            // Known to this one already, or found by the listing of the other.
+            let mut found = aside.newly_deleted(aside.disk())?;
+            let mut known = guard(&self.writer()?.pending_deletes).clone();
+            found.retain(|found| known.iter().all(|known| known.path != found.path));
+            known.extend(found.iter().cloned());
+            let missing = aside.missing(&options.topics, &known)?;
+            report.failed.extend(missing);
+            let open = |partition: &TopicPartition| match self.opened(partition) {
                 Some(log) => Ok(Some(log)),
                 None => aside.used(partition),
-            })?;
+            };
+            aside.keep_all(options, open, report)?;
             if options.deletes {
-                report.removed = self.remove_deleted_of(&options.topics, now, true)?;
+                self.remove_deleted_of((&options.topics, now), &found, true, &mut report.removed)?;
             }
-            return Ok(report);
+            return Ok(());
         }
         {
             // Another process may have made topics or partitions, or deleted some. A thread that does so here has done it wholly.
+            let _none_removes = guard(&self.writer()?.removing);
             let _alone = guard(&self.writer()?.topics);
             // Where a folder cannot be listed, what is known is looked at: its partitions fail, and no others.
             let _ = self.refresh_listing();
+            let found = self.newly_deleted(self.disk())?;
+            guard(&self.writer()?.pending_deletes).extend(found);
         }
-        let mut report = self.keep_all(options, |partition| self.used(partition))?;
+        let known = guard(&self.writer()?.pending_deletes).clone();
+        let missing = self.missing(&options.topics, &known)?;
+        report.failed.extend(missing);
+        self.keep_all(options, |partition| self.used(partition), report)?;
         match self.write_lines() {
             // The checkpoints are written next time. Until then the old ones remain valid, and the next step may free space.
             Err(error) if error.is_out_of_room() => {}
             written => written?,
         }
         if options.deletes {
-            report.removed = self.remove_deleted_of(&options.topics, now, false)?;
+            self.remove_deleted_of((&options.topics, now), &[], false, &mut report.removed)?;
         }
-        Ok(report)
+        Ok(())
+    }
+
+    /// The topics that were named and of which there is nothing here, each with the error that tells so.
+    ///
+    /// # Errors
+    /// That error, if there is none of them.
+    fn missing(
+        &self,
+        topics: &[String],
+        deleted: &[PendingDelete],
+    ) -> Result<Vec<(TopicPartition, Error)>> {
+        let names: BTreeSet<&String> = topics.iter().collect();
+        let is_there = |topic: &str| {
+            self.0.listing().numbers(topic).next().is_some()
+                || deleted
+                    .iter()
+                    .any(|deleted| may_be_of(&deleted.path, topic))
+        };
+        let missing = names.iter().filter(|topic| !is_there(topic));
+        let missing: Vec<_> = missing
+            .map(|topic| {
+                let of = TopicPartition {
+                    topic: (*topic).clone(),
+                    partition: 0,
+                };
+                (of, self.unknown(topic, 0))
+            })
+            .collect();
+        if missing.len() < names.len() {
+            return Ok(missing);
+        }
+        match missing.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(Vec::new()),
+        }
     }
 
     fn keep_all(
         &self,
         options: &MaintainOptions,
         open: impl Fn(&TopicPartition) -> Result<Option<LogWriter>>,
-    ) -> Result<LogDirMaintainReport> {
-        let mut report = LogDirMaintainReport {
-            dry_run: options.dry_run,
-            ..LogDirMaintainReport::default()
-        };
+        report: &mut LogDirMaintainReport,
+    ) -> Result<()> {
         // The cluster's settings may have changed since.
-        self.0.surroundings.forget();
+        self.forget_cluster();
         let mut waiting = Vec::new();
         for partition in self.partitions() {
+            let asked = self.0.options.interrupt.as_ref();
+            if asked.is_some_and(|asked| asked()) {
+                return Err(Error::new(ErrorKind::Interrupted));
+            }
             let named = &self.writer()?.options.internal_topics;
             if !(options.topics.is_empty() || options.topics.contains(&partition.topic)) {
                 continue;
@@ -94,7 +179,7 @@ impl LogDir {
                 report.internal.push(partition);
                 continue;
             }
-            if let Some(error) = self.keep_one(&partition, options, &open, &mut report)? {
+            if let Some(error) = self.keep_one(&partition, options, &open, report)? {
                 waiting.push((partition, error));
             }
         }
@@ -102,7 +187,7 @@ impl LogDir {
         let has_freed = !report.partitions.is_empty() && !options.dry_run;
         for (partition, error) in waiting {
             let again = if has_freed {
-                self.keep_one(&partition, options, &open, &mut report)?
+                self.keep_one(&partition, options, &open, report)?
             } else {
                 Some(error)
             };
@@ -112,7 +197,7 @@ impl LogDir {
             .partitions
             .sort_by(|(one, _), (other, _)| one.cmp(other));
         report.failed.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(report)
+        Ok(())
     }
 
     /// Maintains a partition and adds the result to the report. If there was no space left, returns that error instead.
@@ -177,9 +262,11 @@ impl LogDir {
             let Some(log) = open(partition)? else {
                 return Ok(false);
             };
+            // Read again: the topic may have been made anew until the log was open, which keeps others out.
+            let membership = self.membership_of(partition)?;
             let done = log
                 .join(membership)
-                .and_then(|()| log.maintain_into(kept, options, true));
+                .and_then(|()| log.maintain_one(kept, options, true));
             match done {
                 // Another thread closed it: opens it again.
                 Err(error) if is_closed(&error) && log.is_closed() => {
@@ -235,7 +322,7 @@ impl LogDir {
     }
 
     fn membership_of(&self, partition: &TopicPartition) -> Result<Arc<Membership>> {
-        let path = self.path_of(partition).unwrap_or_default();
+        let path = self.path_of(partition)?.unwrap_or_default();
         let (topic, number) = (&partition.topic, partition.partition);
         self.0
             .surroundings
@@ -252,7 +339,7 @@ impl LogDir {
         if !membership.is_brokers() {
             return Ok(());
         }
-        let path = self.path_of(partition).unwrap_or_default();
+        let path = self.path_of(partition)?.unwrap_or_default();
         let effective = membership.effective(None, None, &self.writer()?.options.defaults)?;
         let effective = match &options.config {
             Some(config) => effective.with_option(config),
@@ -260,6 +347,7 @@ impl LogDir {
         };
         let guard = Guard {
             membership: Arc::clone(membership),
+            fills_mirror: self.writer()?.options.fills_mirror,
             ..Guard::default()
         };
         guard.check_upkeep(&effective, options.parts(), &path)

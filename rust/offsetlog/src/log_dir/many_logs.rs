@@ -9,8 +9,10 @@
 use super::{LogDir, TopicPartition};
 use crate::disk::Moment;
 use crate::error::Result;
-use crate::log::{Around, Log, open_in};
+use crate::log::{Around, Log, OpenOptions, open_in};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many partitions share an answer.
@@ -70,7 +72,7 @@ impl LogDir {
         ask: impl Fn(&Log) -> Result<T> + Sync,
     ) -> Vec<Result<(Log, T)>> {
         let ask = |log: Log| {
-            let answer = ask(&log)?;
+            let answer = log.as_found(&ask)?;
             Ok((log, answer))
         };
         if self.is_writable() {
@@ -132,15 +134,19 @@ impl LogDir {
         asked: &impl Fn(Log) -> Result<T>,
     ) -> Vec<Result<T>> {
         let mut before = Answers::new();
+        // Of their own: what all threads count together, they wait for.
+        let options = Arc::new(self.0.options.clone());
         let opened = partitions.iter();
-        let opened =
-            opened.map(|partition| self.log_sharing(partition, &mut before).and_then(asked));
+        let opened = opened.map(|partition| {
+            self.log_sharing(partition, &options, &mut before)
+                .and_then(asked)
+        });
         let opened: Vec<_> = opened.collect();
         let is_confirmed = |(number, around): &(usize, Option<(Around, Moment)>)| {
             around.is_none_or(|(around, _)| {
                 self.0.shared.get(*number).is_some_and(|shared| {
                     let disk = self.0.options.disk.as_ref();
-                    Around::look(disk, shared.log_dir()).0 == around
+                    Around::look(disk, shared.log_dir()).is_ok_and(|(now, _)| now == around)
                 })
             })
         };
@@ -152,11 +158,16 @@ impl LogDir {
 
     /// Opens a partition with what others have asked of its log dir, or asks for the others. One of several replicas, and one whose
     /// directory was given itself, asks alone.
-    fn log_sharing(&self, partition: &TopicPartition, known: &mut Answers) -> Result<Log> {
-        let path = self.path_of(partition);
-        let number = path.as_deref().and_then(Path::parent).and_then(|log_dir| {
+    fn log_sharing(
+        &self,
+        partition: &TopicPartition,
+        options: &Arc<OpenOptions>,
+        known: &mut Answers,
+    ) -> Result<Log> {
+        let path = self.path_of(partition).ok().flatten();
+        let number = path.as_deref().and_then(|path| {
             let mut shared = self.0.shared.iter();
-            shared.position(|shared| shared.log_dir() == log_dir)
+            shared.position(|shared| is_in(path, shared.log_dir()))
         });
         let (Some(path), Some(number)) = (path, number) else {
             return self.log(&partition.topic, partition.partition);
@@ -168,12 +179,20 @@ impl LogDir {
         let around = if let Some((_, around)) = answer {
             *around
         } else {
-            let (around, looked) = Around::look(self.0.options.disk.as_ref(), shared.log_dir());
-            // The next change of a checkpoint might not show.
-            let around = (!around.is_racy()).then_some((around, looked));
+            // What cannot be looked at, each opening asks for and tells of; and the next change of a checkpoint might not show.
+            let around = Around::look(self.0.options.disk.as_ref(), shared.log_dir()).ok();
+            let around = around.filter(|(around, _)| !around.is_racy());
             known.push((number, around));
             around
         };
-        open_in(&path, &self.0.options, Some(shared.checkpoints()), around)
+        open_in(path, options, Some(shared.checkpoints()), around)
     }
+}
+
+/// Whether a directory is in this log dir. Paths that begin with the same bytes, as nearly all do, are not taken apart.
+fn is_in(path: &Path, log_dir: &Path) -> bool {
+    let rest = path.as_os_str().as_bytes();
+    let rest = rest.strip_prefix(log_dir.as_os_str().as_bytes());
+    let name = rest.and_then(|rest| rest.strip_prefix(b"/"));
+    name.is_some_and(|name| !name.contains(&b'/')) || path.parent() == Some(log_dir)
 }

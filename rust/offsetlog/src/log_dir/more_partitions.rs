@@ -31,18 +31,16 @@ impl LogDir {
     /// ```
     ///
     /// # Errors
-    /// `LogDir` if there is no such topic, or another program has made one of the partitions; `MetadataFile`, `Io`.
+    /// `LogDir` if there is no such topic, if two of the log dirs have the same partition of it, or if another program has made one of the
+    /// partitions; `Cluster` in a log dir that a mirror fills; `MetadataFile`, `Io`.
     pub fn add_partitions(&self, topic: &str, partitions: i32) -> Result<Vec<i32>> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
+        self.check_fills("add partitions")?;
         self.list_again(topic)?;
         let known: Vec<i32> = self.0.listing().numbers(topic).collect();
-        let Some(first) = known.first().and_then(|&partition| {
-            self.path_of(&TopicPartition {
-                topic: topic.to_owned(),
-                partition,
-            })
-        }) else {
+        let places = self.directories_of(topic)?;
+        let Some((_, first)) = places.first() else {
             return Err(self.unknown(topic, 0));
         };
         let absent = |number: &i32| known.binary_search(number).is_err();
@@ -63,7 +61,7 @@ impl LogDir {
                 )
             }
         };
-        let config = read_config(self.disk(), &first)?.unwrap_or_default();
+        let config = read_config(self.disk(), first)?.unwrap_or_default();
         // Checked before the checkpoints change: partitions that another program just made keep their lines.
         for &partition in &missing {
             self.check_partition_absent(topic, partition)?;

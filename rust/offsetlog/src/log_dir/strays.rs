@@ -6,6 +6,7 @@ use super::LogDir;
 use crate::disk::{Disk, read_whole};
 use crate::error::{Error, Result};
 use crate::log::{MetadataImage, TopicImage};
+use crate::step_progress::{DirectoryProgress, Steps};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::name::PARTITION_METADATA;
 use offsetlog_format::{PartitionMetadata, Uuid};
@@ -37,6 +38,18 @@ impl LogDir {
     /// # Errors
     /// `MetadataFile` if such a file is malformed; `Io`.
     pub fn strays(&self, image: &MetadataImage) -> Result<Option<Vec<Stray>>> {
+        self.strays_told(image, &mut Steps::new(&DirectoryProgress::default()))
+    }
+
+    /// The same. Each directory is a step.
+    ///
+    /// # Errors
+    /// The same; that of the progress.
+    pub fn strays_told(
+        &self,
+        image: &MetadataImage,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<Option<Vec<Stray>>> {
         if !image.is_complete {
             return Ok(None);
         }
@@ -50,13 +63,13 @@ impl LogDir {
             by_name: topics.map(|topic| (topic.name.as_str(), topic)).collect(),
             image,
         };
-        let listed = self.0.listing().partitions.clone();
+        let mut listed = self.0.listing().partitions.clone();
+        listed.retain(|found, _| found.topic != METADATA_TOPIC);
+        steps.add(listed.values().map(Vec::len).sum());
         let mut strays = Vec::new();
         for (found, paths) in listed {
-            if found.topic == METADATA_TOPIC {
-                continue;
-            }
             for path in paths {
+                steps.at(&path)?;
                 let topic_id = self.topic_id_in(&path)?;
                 let objection = known.objection(&found.topic, found.partition, topic_id);
                 // A broker that runs may have deleted the topic since the directories were listed.

@@ -158,11 +158,12 @@ impl LogDir {
         self.change_configs(topic, true, |_| Ok(config.clone()))
     }
 
-    /// Changes the settings that are stored with each partition of a topic: `change` gets those of one, and returns what they are to be.
+    /// Changes the settings that are stored with each partition of a topic: `change` gets those of one, and returns what they are to be. It
+    /// is asked twice: first to see whether all can be changed, then of what is stored while the partition is locked.
     /// Partitions whose settings are that already are not opened: to remove a setting that none has changes nothing.
     ///
     /// # Errors
-    /// Those of `change`; `LogDir` if there is no such topic; `Argument` for contradictory settings, and `Cluster` for a broker's topic:
+    /// Those of `change`; `LogDir` if there is no such topic, or if two of the log dirs have the same partition of it; `Argument` for contradictory settings, and `Cluster` for a broker's topic:
     /// then nothing is changed. Those of opening a partition: the settings of those before it may be changed by then.
     pub fn change_topic_config(
         &self,
@@ -183,10 +184,11 @@ impl LogDir {
         let _alone = guard(&writer.topics);
         // Another process may have made the topic anew, with more partitions.
         self.list_again(topic)?;
-        let listed = self.directories_of(topic);
+        let listed = self.directories_of(topic)?;
         if listed.is_empty() {
             return Err(self.unknown(topic, 0));
         }
+        // Nothing is changed before all of it is known to be possible.
         let mut changes = Vec::new();
         for (partition, path) in listed {
             let membership = self.0.surroundings.membership(&path, topic, partition)?;
@@ -197,11 +199,12 @@ impl LogDir {
             let config = change(&stored)?;
             config.or_defaults(&writer.options.defaults)?;
             if is_new || stored != config {
-                changes.push((partition, config));
+                changes.push(partition);
             }
         }
-        for (partition, config) in changes {
-            self.with_log(topic, partition, |log| log.set_config(&config))?;
+        for partition in changes {
+            // Of what is stored by now: another process may have changed other settings until the partition was locked.
+            self.with_log(topic, partition, |log| log.change_config(&change))?;
         }
         Ok(())
     }
@@ -213,7 +216,10 @@ impl LogDir {
     pub fn differing_configs(&self, topic: &str) -> Result<BTreeMap<i32, LogConfig>> {
         let first = self.topic_config(topic)?;
         let mut others = BTreeMap::new();
-        for (partition, path) in self.directories_of(topic) {
+        let mut places = self.directories(topic);
+        // Of several replicas the first one's, as above.
+        places.dedup_by_key(|(partition, _)| *partition);
+        for (partition, path) in places {
             let config = read_config(self.disk(), &path)?.unwrap_or_default();
             if config != first {
                 others.insert(partition, config);
@@ -223,15 +229,19 @@ impl LogDir {
     }
 
     /// The partitions of a topic, ascending, each with its directory.
-    fn directories_of(&self, topic: &str) -> Vec<(i32, PathBuf)> {
+    ///
+    /// # Errors
+    /// `LogDir` if one of them has several.
+    pub(super) fn directories_of(&self, topic: &str) -> Result<Vec<(i32, PathBuf)>> {
         let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
-        let directory = |partition| {
+        let mut found = Vec::with_capacity(numbers.len());
+        for partition in numbers {
             let of = TopicPartition {
                 topic: topic.to_owned(),
                 partition,
             };
-            Some((partition, self.path_of(&of)?))
-        };
-        numbers.into_iter().filter_map(directory).collect()
+            found.extend(self.path_of(&of)?.map(|path| (partition, path)));
+        }
+        Ok(found)
     }
 }

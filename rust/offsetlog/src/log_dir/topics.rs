@@ -7,12 +7,13 @@ use super::{LogDir, TopicPartition};
 use crate::config::LogConfig;
 use crate::disk::{Access, Disk, EntryKind, IoCall, Lock, read_whole};
 use crate::error::{Error, Result};
-use crate::log::{check_internal, lock_idle, lock_partition};
+use crate::folder::is_there;
+use crate::log::{MIRROR_NOTE, check_internal, lock_idle, lock_partition, refuse_mirrored};
 use offsetlog_format::Uuid;
 use offsetlog_format::name::{
     DIRECTORY_MAXIMUM_CHARACTERS, DirectoryName, check_topic, directory_name, topics_collide,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,10 +48,13 @@ impl LogDir {
     ///
     /// # Errors
     /// `Argument` for an invalid name or number, or contradictory settings; `LogDir` if the topic exists, or, as in Kafka, one
-    /// that differs only in `.` and `_`; `Io`.
+    /// that differs only in `.` and `_`; `Cluster` in a log dir that a mirror fills; `Io`.
     pub fn create_topic(&self, topic: &NewTopic<'_>) -> Result<Uuid> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
+        self.check_fills("create a topic")?;
+        // Another one of the name may have been the cluster's.
+        guard(&self.0.registered).remove(topic.name);
         check_topic(topic.name).map_err(|error| {
             Error::argument("name", format!("{:?}: {}", topic.name, error.fault))
         })?;
@@ -198,8 +202,8 @@ impl LogDir {
     /// log dir's `file.delete.delay.ms`.
     ///
     /// # Errors
-    /// `LogDir` if there is no such topic; `Cluster` for an internal topic that the options do not name; `Locked` if another
-    /// process writes one of its partitions (nothing is changed then); `Io` (some of the partitions may be gone by then).
+    /// `LogDir` if there is no such topic, or if two of the log dirs have the same partition of it; `Cluster` for an internal topic that the
+    /// options do not name; `Locked` if another process writes one of its partitions (nothing is changed by these); `Io` (some of the partitions may be gone by then).
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
@@ -215,6 +219,8 @@ impl LogDir {
             partition,
         });
         let partitions: Vec<TopicPartition> = partitions.collect();
+        // One that stands in two places is refused before any log is closed.
+        self.directories_of(topic)?;
         // Appended records no longer need to be durable, but writing must have ended.
         let (held, parents) = writer
             .logs
@@ -241,7 +247,7 @@ impl LogDir {
         let writer = self.writer()?;
         let mut held = Vec::new();
         for partition in partitions {
-            let Some(path) = self.path_of(partition) else {
+            let Some(path) = self.path_of(partition)? else {
                 continue;
             };
             let lock = lock_partition(self.disk(), &path)?;
@@ -284,7 +290,7 @@ impl LogDir {
                 topic: topic.to_owned(),
                 partition,
             };
-            if let Some(path) = self.path_of(&partition)
+            if let Some(path) = self.path_of(&partition)?
                 && self.opened(&partition).is_none()
             {
                 lock_partition(aside.disk(), &path)?.release();
@@ -300,47 +306,88 @@ impl LogDir {
         check_internal(topic, named, verb, place)
     }
 
+    /// Fails for a log dir that a mirror fills, unless the options say that it is the one that has it open.
+    pub(super) fn check_fills(&self, verb: &str) -> Result<()> {
+        if self.writer()?.options.fills_mirror {
+            return Ok(());
+        }
+        for path in &self.0.paths {
+            if is_there(self.disk(), &path.join(MIRROR_NOTE))? {
+                return refuse_mirrored(verb, path, path);
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the directories of deleted topics whose delay has passed, and returns them; with `dry_run` only returns them. A
     /// directory that is in use, for example by a conversion, stays for now.
     ///
     /// # Errors
     /// `Io`; the remaining directories are removed next time.
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
-        self.remove_deleted_of(&[], self.0.now(), dry_run)
+        let mut removed = Vec::new();
+        self.remove_deleted_of((&[], self.0.now()), &[], dry_run, &mut removed)?;
+        Ok(removed)
+    }
+
+    /// The directories that the last listing found renamed for deletion and that are not known yet, with their due times, which `disk` notes
+    /// in those that have none.
+    pub(super) fn newly_deleted(&self, disk: &dyn Disk) -> Result<Vec<PendingDelete>> {
+        let writer = self.writer()?;
+        let mut found = std::mem::take(&mut self.0.listing_mut().pending_deletes);
+        let known: HashSet<PathBuf> = guard(&writer.pending_deletes)
+            .iter()
+            .map(|known| known.path.clone())
+            .collect();
+        found.retain(|path| !known.contains(path));
+        let delay = writer.options.defaults.file_delete_delay_ms();
+        let latest = self.0.now().saturating_add(delay);
+        let pending = |path: PathBuf| PendingDelete {
+            due: due_of(disk, &path, latest),
+            path,
+        };
+        Ok(found.into_iter().map(pending).collect())
     }
 
     /// As [`remove_deleted`](Self::remove_deleted), of these topics only, or of all if there are none here, and of those whose delay has
-    /// passed at `now`.
+    /// passed at `now`. `others`: found by a rehearsal, which notes nothing. `removed` gets each of them at once, before an error too.
     pub(super) fn remove_deleted_of(
         &self,
-        topics: &[String],
-        now: i64,
+        (topics, now): (&[String], i64),
+        others: &[PendingDelete],
         dry_run: bool,
-    ) -> Result<Vec<PathBuf>> {
+        removed: &mut Vec<PathBuf>,
+    ) -> Result<()> {
         let writer = self.writer()?;
         // Another thread may be removing them.
         let _alone = guard(&writer.removing);
         let due: Vec<PathBuf> = guard(&writer.pending_deletes)
             .iter()
+            .chain(others)
             .filter(|pending_deletes| pending_deletes.due <= now)
             .filter(|pending_deletes| topics.is_empty() || is_of(&pending_deletes.path, topics))
             .map(|pending_deletes| pending_deletes.path.clone())
             .collect();
-        let mut removed = Vec::new();
         for path in due {
             let Some(lock) = lock_idle(self.disk(), &path)? else {
                 continue;
             };
-            if !dry_run {
+            // Who wants the topic back has renamed the folder, and it is kept; or another process has removed it.
+            let is_there = is_there(self.disk(), &path)?;
+            if is_there && !dry_run {
                 remove_all(self.disk(), &path, DEPTH_MAX)
                     .map_err(|error| Error::io(IoCall::Remove, &path, error))?;
+            }
+            lock.release();
+            if !is_there || !dry_run {
                 guard(&writer.pending_deletes)
                     .retain(|pending_deletes| pending_deletes.path != path);
             }
-            lock.release();
-            removed.push(path);
+            if is_there {
+                removed.push(path);
+            }
         }
-        Ok(removed)
+        Ok(())
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
@@ -357,6 +404,17 @@ fn is_of(path: &Path, topics: &[String]) -> bool {
     name.len() < DIRECTORY_MAXIMUM_CHARACTERS
         && DirectoryName::parse(name)
             .is_ok_and(|name| topics.iter().any(|topic| topic == name.topic))
+}
+
+/// Whether a directory that was renamed for deletion is this topic's, as far as its name tells: it may have been cut.
+pub(super) fn may_be_of(path: &Path, topic: &str) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+        return false;
+    };
+    if name.len() < DIRECTORY_MAXIMUM_CHARACTERS {
+        return DirectoryName::parse(name).is_ok_and(|name| name.topic == topic);
+    }
+    DirectoryName::parse(name).is_ok_and(|name| topic.starts_with(name.topic))
 }
 
 /// When a directory that was renamed for deletion may be removed: the time in its file, otherwise `latest`, which is then

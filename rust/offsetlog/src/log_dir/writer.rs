@@ -1,5 +1,6 @@
 //! Log dirs that are open for appending: appends by topic, and opens partitions on use.
 
+use super::empty_folders::check_new_log_dirs;
 use super::listing::Listing;
 use super::open_logs::{OpenLogs, with_each};
 use super::routing::{Partitioner, Router};
@@ -7,13 +8,13 @@ use super::{Inner, LogDir, TopicPartition};
 use crate::append_info::AppendInfo;
 use crate::batch_builder::BatchBuilder;
 use crate::config::{BrokerSettings, LogConfig};
-use crate::disk::Lock;
+use crate::disk::{Disk, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
 use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in};
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::{DirectoryState, directory_name, directory_name_in_state};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -36,6 +37,8 @@ pub struct LogDirOptions {
     pub internal_topics: BTreeSet<String>,
     /// Whether records may be changed although other brokers have replicas of the partition.
     pub single_replica: bool,
+    /// Whether the caller is the mirror that fills the log dir. Nobody else may change the records there.
+    pub fills_mirror: bool,
 }
 
 impl Default for LogDirOptions {
@@ -48,6 +51,7 @@ impl Default for LogDirOptions {
             broker: None,
             internal_topics: BTreeSet::new(),
             single_replica: false,
+            fills_mirror: false,
         }
     }
 }
@@ -97,6 +101,8 @@ impl Writer {
         for path in paths {
             refuse_unless_log_dir(disk, path)?;
         }
+        refuse_twins(disk, paths)?;
+        check_new_log_dirs(disk, paths)?;
         for path in paths {
             if disk.stat(path).is_err() {
                 crate::log::make_directory(disk, path)?;
@@ -136,12 +142,35 @@ impl Writer {
     }
 }
 
+/// Refuses one folder under two names, as by a link: each partition would stand in it twice, and the locks under one name keep out the other.
+fn refuse_twins(disk: &dyn Disk, paths: &[PathBuf]) -> Result<()> {
+    // Of what is still to be made: the folder around it, and the names in that.
+    let place = |path: &Path| {
+        path.ancestors().find_map(|above| {
+            let id = disk.id(above).ok()?;
+            let inside = path.strip_prefix(above).ok()?;
+            Some((id, inside.to_path_buf()))
+        })
+    };
+    let mut known: HashMap<_, &Path> = HashMap::new();
+    for path in paths {
+        if let Some(place) = place(path)
+            && let Some(other) = known.insert(place, path)
+        {
+            let (one, other) = (other.display(), path.display());
+            let reason = format!("{one} and {other} are one folder: give it once");
+            return Err(Error::log_dir(path, reason));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl LogDir {
-    /// Opens log dirs for appending and creates missing ones. Takes a shared lock on each one's `.lock`, which a running broker
+    /// Opens log dirs for appending and creates missing ones, unless another one is in use ([`check_new_log_dirs`]). Takes a shared lock on each one's `.lock`, which a running broker
     /// holds exclusively. Each partition is opened, and recovered if needed, on its first use.
     ///
     /// If a folder was no log dir, notes first in its checkpoint where the logs in it begin that were written by themselves.
@@ -151,7 +180,8 @@ impl LogDir {
     ///
     /// # Errors
     /// * `Locked`: a broker is running on one of them; a partition is open for appending in a folder that was no log dir.
-    /// * `LogDir`: two of the log dirs have the same partition, or a path is itself a partition directory.
+    /// * `LogDir`: two of the log dirs have the same partition or are the same folder, a path is itself a partition directory, or one is
+    ///   new while another one is in use.
     /// * Those of [`open`](Self::open).
     pub fn open_for_append<P: AsRef<Path>>(
         paths: &[P],
@@ -164,11 +194,7 @@ impl LogDir {
         let log_dir = Self::list(paths, open, metadata.as_deref(), Some(writer))?;
         for (partition, replicas) in &log_dir.0.listing().partitions {
             if let [one, other, ..] = replicas.as_slice() {
-                let reason = format!(
-                    "{partition} stands in {} too; a broker would not start, move one of them away",
-                    other.display()
-                );
-                return Err(Error::log_dir(one, reason));
+                return Err(super::in_two_places(partition, one, other));
             }
             if let [path] = replicas.as_slice()
                 && log_dir.0.paths.contains(path)
@@ -177,14 +203,8 @@ impl LogDir {
                 return Err(Error::log_dir(path, reason));
             }
         }
-        let writer = log_dir.writer()?;
-        let due = (open.clock)().saturating_add(options.defaults.file_delete_delay_ms());
-        let pending_deletes = std::mem::take(&mut log_dir.0.listing_mut().pending_deletes);
-        let pending_deletes = pending_deletes.into_iter().map(|path| PendingDelete {
-            due: super::topics::due_of(open.disk.as_ref(), &path, due),
-            path,
-        });
-        guard(&writer.pending_deletes).extend(pending_deletes);
+        let found = log_dir.newly_deleted(open.disk.as_ref())?;
+        guard(&log_dir.writer()?.pending_deletes).extend(found);
         Ok(log_dir)
     }
 
@@ -248,39 +268,6 @@ impl LogDir {
         }
     }
 
-    /// Returns the partition to which a record of a topic goes.
-    ///
-    /// # Errors
-    /// `LogDir` if the topic does not exist, or if some of its partitions are missing here: then their number is unknown.
-    pub fn route(&self, topic: &str, partitioner: Partitioner, key: Option<&[u8]>) -> Result<i32> {
-        let count = self.partition_count(topic)?;
-        guard(&self.writer()?.router).route(partitioner, topic, key, count)
-    }
-
-    /// Number of partitions of a topic, as far as known: while none of them is open here, another process may delete and
-    /// recreate the topic.
-    ///
-    /// # Errors
-    /// Those of [`route`](Self::route).
-    pub fn partition_count(&self, topic: &str) -> Result<i32> {
-        let numbers: Vec<i32> = self.0.listing().numbers(topic).collect();
-        let is_whole = (0..)
-            .zip(&numbers)
-            .all(|(wanted, &number)| wanted == number);
-        if numbers.is_empty() {
-            return Err(self.unknown(topic, 0));
-        }
-        if !is_whole {
-            let path = self.0.paths.first().map_or(Path::new(""), PathBuf::as_path);
-            let reason = format!(
-                "of topic {topic:?} only the partitions {numbers:?} are here: how many it has is not known, so records cannot be \
-                 routed; name the partition"
-            );
-            return Err(Error::log_dir(path, reason));
-        }
-        Ok(numbers.len() as i32)
-    }
-
     /// Opens a partition for appending. While a caller holds it, it stays open until the log dirs are closed.
     pub(super) fn writable(&self, topic: &str, partition: i32) -> Result<LogWriter> {
         self.writable_if(topic, partition, |_| Ok(true))?
@@ -304,11 +291,12 @@ impl LogDir {
             defaults: writer.options.defaults.clone(),
             internal_topics: writer.options.internal_topics.clone(),
             single_replica: writer.options.single_replica,
+            fills_mirror: writer.options.fills_mirror,
             ..WriteOptions::default()
         };
         let opened = writer.logs.get(&of, || {
             // Checked while the cell is held, so no thread of this process deletes the partition.
-            let Some(listed) = self.path_of(&of) else {
+            let Some(listed) = self.path_of(&of)? else {
                 return Ok(None);
             };
             let gone = || {
@@ -357,14 +345,14 @@ impl LogDir {
 
     /// The current directory of a partition. Lists its topic again if another process removed or moved the directory.
     pub(super) fn place_of(&self, partition: &TopicPartition) -> Result<Option<PathBuf>> {
-        let Some(path) = self.path_of(partition) else {
+        let Some(path) = self.path_of(partition)? else {
             return Ok(None);
         };
         if is_there(self.disk(), &path)? {
             return Ok(Some(path));
         }
         self.list_again(&partition.topic)?;
-        Ok(self.path_of(partition))
+        self.path_of(partition)
     }
 
     /// Whether a topic still has the listed number of partitions, by its last one and the one after it.
@@ -394,12 +382,15 @@ impl LogDir {
         for path in &self.0.paths {
             found.add(self.disk(), path)?;
         }
+        found.refuse_empty(self.0.paths.len() > 1)?;
         listing.partitions.retain(|known, _| known.topic != topic);
         let of_topic = found.partitions.into_iter();
         listing
             .partitions
             .extend(of_topic.filter(|(partition, _)| partition.topic == topic));
         drop(listing);
+        // Another topic of the name is not the one that the cluster has.
+        guard(&self.0.registered).remove(topic);
         guard(&self.writer()?.router).forget(topic);
         Ok(())
     }

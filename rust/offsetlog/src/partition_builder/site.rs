@@ -4,8 +4,8 @@ use crate::disk::{Disk, IoCall, Lock, random};
 use crate::error::{Error, Result};
 use crate::folder::{has_log_dir_files, refuse_new_partition};
 use crate::log::{
-    Log, LogDirFiles, OpenOptions, WriteOptions, forget_partition, lock_log_dir, lock_partition,
-    make_directory, open_for_append_in, partition_name,
+    Log, LogDirFiles, OpenOptions, WriteOptions, check_new_partition, forget_partition,
+    lock_log_dir, lock_partition, make_directory, open_for_append_in, partition_name,
 };
 use crate::log_dir::{DEPTH_MAX, remove_all};
 use offsetlog_format::name::{DirectoryName, DirectoryState, check_topic, directory_name_in_state};
@@ -64,6 +64,7 @@ impl Site {
             refuse_used(disk.as_ref(), new)?;
         }
         refuse_new_partition(disk.as_ref(), new)?;
+        check_new_partition(disk.as_ref(), new)?;
         let parent = new.parent().unwrap_or(Path::new("/")).to_path_buf();
         let unique = random().u128(..).to_be_bytes();
         let state = DirectoryState::Delete;

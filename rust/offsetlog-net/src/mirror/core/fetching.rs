@@ -491,48 +491,6 @@ impl Core {
         });
     }
 
-    /// The source's log start offset has moved.
-    pub(super) fn take_source_start(
-        &mut self,
-        broker: i32,
-        at: &TopicPartition,
-        (start, is_by_id): (i64, bool),
-        works: &mut Vec<Work>,
-    ) {
-        let follows = self.follows();
-        let is_old = self.topic_id(&at.topic).is_zero();
-        let Some(partition) = self.partitions.get_mut(at) else {
-            return;
-        };
-        partition.source_start = Some(start);
-        // A start above what the copy has reached is not the start of the copy. By name, it may be another topic's.
-        let is_proven = is_by_id || is_old || start <= partition.proven;
-        let is_reached = start <= partition.reached();
-        if start <= partition.start || partition.is_empty() || !is_reached || !is_proven {
-            return;
-        }
-        let from = partition.start;
-        if follows && partition.deleted_to < start {
-            partition.deleted_to = start;
-            works.push(Work::DeleteBefore {
-                at: at.clone(),
-                offset: start,
-            });
-        }
-        if !partition.told_deletes {
-            partition.told_deletes = true;
-            let message = if follows {
-                format!(
-                    "the source deleted the records below offset {start}; they are deleted here too"
-                )
-            } else {
-                format!("the source deleted the records below offset {start}; they stay here")
-            };
-            let event = MirrorEvent::of(EventKind::DeletedRecords, at, message);
-            self.tell(event.range(from, start).by(broker));
-        }
-    }
-
     /// Refuses batches that are invalid or that nobody asked for: they are fetched again.
     pub(super) fn refuse_batches(
         &mut self,

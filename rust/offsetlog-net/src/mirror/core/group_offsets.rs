@@ -5,6 +5,7 @@
 
 mod coordinators;
 mod ending;
+mod kinds;
 mod storing;
 
 use super::answers::{epoch, error_name, int, int_or, int32, structs, text};
@@ -13,6 +14,7 @@ use crate::mirror::report::{EventKind, MirrorEvent};
 use crate::mirror::work::{GroupCommit, Work};
 pub(super) use coordinators::OFFSETS_TOPIC;
 use coordinators::{Coordinators, offsets_of};
+use kinds::Listed;
 use offsetlog::TopicPartition;
 use offsetlog::format::message::Struct;
 use offsetlog::format::protocol::apis::{LIST_GROUPS, OFFSET_FETCH};
@@ -95,6 +97,8 @@ pub(in crate::mirror) struct GroupOffsets {
     deaf: BTreeSet<i32>,
     /// Brokers that answered the last request for their groups with an error.
     unlisted: BTreeSet<i32>,
+    /// Share groups, with the broker that listed each last.
+    shared: BTreeMap<String, i32>,
     coordinators: Coordinators,
 }
 
@@ -115,6 +119,7 @@ impl GroupOffsets {
             refused: BTreeSet::new(),
             deaf: BTreeSet::new(),
             unlisted: BTreeSet::new(),
+            shared: BTreeMap::new(),
             coordinators: Coordinators::default(),
         }
     }
@@ -157,6 +162,7 @@ impl GroupOffsets {
         }
         self.brokers.retain(|id, _| brokers.contains_key(id));
         self.untold.retain(|_, id| brokers.contains_key(id));
+        self.shared.retain(|_, id| brokers.contains_key(id));
         self.deaf.retain(|id| brokers.contains_key(id));
         self.unlisted.retain(|id| brokers.contains_key(id));
     }
@@ -197,6 +203,11 @@ impl GroupOffsets {
 
     pub(super) const fn stored(&self) -> u64 {
         self.count
+    }
+
+    /// Share groups of the source, of which nothing is copied.
+    pub(super) fn share_group_count(&self) -> usize {
+        self.shared.len()
     }
 
     /// Whether offsets of groups are missing that the source has.
@@ -302,17 +313,12 @@ impl Core {
             return;
         }
         let error = int(answer, "errorCode");
-        let mut names = Vec::new();
-        let mut left_out = 0_usize;
-        for group in structs(answer, "groups") {
-            // Share groups have no committed offsets of this kind.
-            let is_share = text(group, "groupType").is_some_and(|kind| kind == "share");
-            match text(group, "groupId") {
-                Some(_) if names.len() >= GROUPS_MAX => left_out += 1,
-                Some(name) if !is_share => names.push(name),
-                _ => {}
-            }
-        }
+        let Listed {
+            names,
+            shared,
+            unknown,
+            left_out,
+        } = Listed::of(answer);
         let Some(broker) = self.groups.brokers.get_mut(&id) else {
             return;
         };
@@ -333,6 +339,7 @@ impl Core {
         if is_empty {
             self.note_known(id);
         }
+        self.tell_kinds(id, shared, unknown);
         if left_out > 0 {
             self.is_partial = true;
             self.tell_group(

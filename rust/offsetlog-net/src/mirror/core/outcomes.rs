@@ -33,7 +33,9 @@ impl Core {
         let ReadyTopic {
             positions,
             new,
+            again,
             broken,
+            other_settings,
             warnings,
         } = ready;
         let Some(topic) = self.topics.get_mut(name).filter(|topic| topic.awaits(id)) else {
@@ -52,7 +54,7 @@ impl Core {
                 partition,
             };
             self.partitions.entry(at).or_insert_with(|| Partition {
-                is_fresh: new.contains(&partition),
+                is_fresh: new.contains(&partition) && !again.contains(&partition),
                 generation: self.first_generation,
                 ..Partition::new(position, now)
             });
@@ -65,6 +67,18 @@ impl Core {
             };
             let message = format!("topic {name}: {} new {word}", new.len());
             self.tell(MirrorEvent::topic(EventKind::New, name, message));
+        }
+        if let Some(difference) = other_settings {
+            let message = format!(
+                "topic {name}: the copy had other settings than the source ({difference}), changed at the source or here: it has the source's now"
+            );
+            self.tell(MirrorEvent::topic(EventKind::Settings, name, message));
+        }
+        for partition in again {
+            let message = format!(
+                "the directory of {name}-{partition} was not here, though those of later partitions are: it is copied anew"
+            );
+            self.tell(MirrorEvent::topic(EventKind::Warning, name, message));
         }
         for warning in warnings {
             self.tell(MirrorEvent::topic(EventKind::Warning, name, warning));
@@ -344,6 +358,7 @@ impl Core {
     pub(crate) fn deleted_before(&mut self, at: &TopicPartition, start: i64) {
         if let Some(partition) = self.partitions.get_mut(at) {
             partition.start = start;
+            partition.noted_start = partition.noted_start.max(start);
             // Behind a gap it is less than the source has deleted: the rest follows when there are records again.
             partition.deleted_to = start;
         }

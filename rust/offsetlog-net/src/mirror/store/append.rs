@@ -1,7 +1,7 @@
 //! Appends what a broker sent to a copy.
 
 use super::unended::Transactions;
-use super::{Store, position_of};
+use super::{Store, is_of_topic, position_of};
 use crate::mirror::batches::runs;
 use crate::mirror::partition::Position;
 use crate::mirror::work::Append;
@@ -58,6 +58,7 @@ impl Store {
                 Some(epoch) => Some(epoch),
                 None => log.leader_epoch()?,
             },
+            noted_start: 0,
         };
         Ok(AppendOutcome::Appended(position, transactions))
     }
@@ -79,17 +80,32 @@ impl Store {
         let leader_epoch = append.leader_epoch.unwrap_or(i32::MAX);
         let at_most = usize::try_from(log.config().segment_bytes()).unwrap_or(1);
         for run in runs(records, at_most) {
-            if let Err(error) = log.append_as_follower(run, leader_epoch, false) {
-                let ErrorKind::RecordBatchTooLarge { size, .. } = error.kind() else {
-                    return Err(error);
-                };
-                append_wide(log, run, leader_epoch, *size)?;
+            match append_run(log, run, leader_epoch) {
+                // Of several batches those before the one that is refused: the source may have it for ever.
+                Err(error) if is_of_topic(error.kind()) => {
+                    for batch in runs(run, 1) {
+                        append_run(log, batch, leader_epoch)?;
+                    }
+                }
+                appended => appended?,
             }
         }
         if inside.is_some() {
             log.delete_records_before(append.position)?;
         }
         Ok(())
+    }
+}
+
+fn append_run(log: &LogWriter, run: &[u8], leader_epoch: i32) -> Result<()> {
+    match log.append_as_follower(run, leader_epoch, false) {
+        Err(error) => match error.kind() {
+            ErrorKind::RecordBatchTooLarge { size, .. } => {
+                append_wide(log, run, leader_epoch, *size)
+            }
+            _ => Err(error),
+        },
+        Ok(_) => Ok(()),
     }
 }
 

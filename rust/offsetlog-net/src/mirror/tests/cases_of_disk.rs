@@ -87,6 +87,35 @@ fn a_batch_that_a_follower_refuses_is_a_problem_of_its_partition() {
     assert_same(&run, 1);
 }
 
+/// A disk of the source may be damaged there for ever, and consumers are sent what is before.
+#[test]
+fn sound_batches_before_a_damaged_one_of_the_same_answer_are_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    for base in 0..4 {
+        put(&mut run, 0, base, -1);
+    }
+    // Its checksum does not hold.
+    run.model.partition_of("orders", 0).log[2].bytes[60] ^= 1;
+    let report = finished(&mut run, HOUR_MS);
+    assert!(!report.is_complete, "{report:#?}");
+    assert!(report.partitions[0].problem.is_some());
+    assert_eq!(report.partitions[0].log_end_offset, 2);
+}
+
+#[test]
+fn batches_are_walked_up_to_one_of_an_unknown_version() {
+    let mut bytes = [batch(0, 0, -1), batch(1, 0, -1), batch(2, 0, -1)];
+    bytes[1][16] = 9;
+    let whole = bytes.concat();
+    let walked = walk(&whole, 0, None).unwrap();
+    assert_eq!(
+        (walked.batches, walked.next_offset, walked.torn),
+        (1, 1, None)
+    );
+    assert!(walk(&whole[walked.bytes..], 1, None).is_err());
+}
+
 #[test]
 fn batches_of_one_answer_that_no_segment_can_hold_together_are_copied() {
     let folder = tempfile::tempdir().unwrap();

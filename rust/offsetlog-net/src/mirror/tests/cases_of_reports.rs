@@ -221,6 +221,87 @@ fn committed_offsets_are_counted_when_they_are_written() {
     assert_eq!((report.committed_offsets, report.groups), (1, 1));
 }
 
+/// A broker answers a question for the committed offsets of share groups as if they had none: without a word they would be lost.
+#[test]
+fn share_groups_are_told_and_other_types_are_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    for (number, kind) in ["classic", "consumer", "streams"].into_iter().enumerate() {
+        run.model.group_types.insert(kind.to_owned(), kind);
+        let key = (kind.to_owned(), "orders".to_owned(), 0);
+        run.model.commits.insert(key, 1 + number as i64);
+    }
+    let report = finished(&mut run, HOUR_MS);
+    assert_eq!((report.groups, report.committed_offsets), (3, 3));
+    assert_eq!(report.share_groups, 0);
+    assert_eq!(told(&report, EventKind::Warning), Vec::<String>::new());
+    run.model.group_types.insert("jobs".to_owned(), "share");
+    again(&mut run);
+    let report = finished(&mut run, HOUR_MS);
+    assert!(report.is_complete && !report.has_losses, "{report:#?}");
+    assert_eq!((report.groups, report.share_groups), (3, 1));
+    let wanted = "share group jobs is not copied: in the copy it begins anew, where share.auto.offset.reset says";
+    assert_eq!(told(&report, EventKind::Warning), [wanted]);
+    let event = report.events.iter().find(|event| event.message == wanted);
+    assert_eq!(event.unwrap().broker, Some(1));
+    assert_eq!(stored(run, "streams", 0), Some(3));
+}
+
+#[test]
+fn each_share_group_is_told_once_and_many_in_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = lasting(folder.path());
+    let list = |run: &mut Run, numbers: std::ops::Range<usize>| {
+        let names = numbers.map(|number| (format!("share-{number:02}"), "Share"));
+        run.model.group_types = names.collect();
+        go_on(run, 120_000, |_, _| true);
+        let report = lock(&run.core).report();
+        (report.share_groups, told(&report, EventKind::Warning))
+    };
+    let (count, warnings) = list(&mut run, 0..13);
+    assert_eq!((count, warnings.len()), (13, 1), "{warnings:?}");
+    assert!(warnings[0].starts_with("share groups share-00, share-01, "));
+    assert!(warnings[0].contains("share-09 and 3 more are not copied: in the copy they begin"));
+    // Some were deleted, and others made.
+    let (count, warnings) = list(&mut run, 10..15);
+    assert_eq!((count, warnings.len()), (5, 2), "{warnings:?}");
+    assert!(
+        warnings[1].starts_with("share groups share-13, share-14 are not"),
+        "{warnings:?}"
+    );
+    let (count, warnings) = list(&mut run, 0..0);
+    assert_eq!((count, warnings.len()), (0, 2), "{warnings:?}");
+    assert!(lock(&run.core).report().is_complete);
+}
+
+/// Whoever does not want offsets is not told of groups either.
+#[test]
+fn without_groups_share_groups_are_not_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    run.options.groups = false;
+    again(&mut run);
+    append(&mut run, 0);
+    run.model.group_types.insert("jobs".to_owned(), "share");
+    let report = finished(&mut run, HOUR_MS);
+    assert_eq!((report.share_groups, report.is_complete), (0, true));
+    assert_eq!(told(&report, EventKind::Warning), Vec::<String>::new());
+}
+
+#[test]
+fn a_group_of_a_type_that_is_not_known_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = once(folder.path());
+    append(&mut run, 0);
+    commit(&mut run, 0, 3);
+    run.model.group_types.insert("readers".to_owned(), "queue");
+    let report = finished(&mut run, HOUR_MS);
+    let wanted = "group readers is of an unknown type, queue: only what it has of committed offsets is copied";
+    assert_eq!(told(&report, EventKind::Warning), [wanted]);
+    assert_eq!(stored(run, "readers", 0), Some(3));
+}
+
 fn group_commit(partition: i32, offset: i64) -> GroupCommit {
     GroupCommit {
         group: "readers".to_owned(),

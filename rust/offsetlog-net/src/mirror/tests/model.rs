@@ -120,6 +120,8 @@ pub(super) struct ModelTopic {
 pub(super) struct Model {
     pub(super) topics: BTreeMap<String, ModelTopic>,
     pub(super) commits: BTreeMap<(String, String, i32), i64>,
+    /// Groups whose type is told, also those without committed offsets.
+    pub(super) group_types: BTreeMap<String, &'static str>,
     pub(super) versions: Versions,
     pub(super) random: Random,
     /// What was truncated or belongs to a deleted topic.
@@ -162,6 +164,7 @@ impl Model {
         let mut model = Self {
             topics: BTreeMap::new(),
             commits: BTreeMap::new(),
+            group_types: BTreeMap::new(),
             versions: versions.into_iter().collect(),
             random: Random(seed),
             gone: Vec::new(),
@@ -819,8 +822,9 @@ impl Model {
     }
 
     fn groups(&self, node: Node) -> Struct<'static> {
-        let mut groups: Vec<&String> = self.commits.keys().map(|(group, ..)| group).collect();
-        groups.dedup();
+        let committing = self.commits.keys().map(|(group, ..)| group);
+        let groups: BTreeSet<&String> = committing.chain(self.group_types.keys()).collect();
+        let mut groups: Vec<&String> = groups.into_iter().collect();
         // All are coordinated by broker 1, if nothing else is said.
         groups.retain(|group| match &self.coordination {
             Some(coordination) => coordination.is_at(node, group),
@@ -829,9 +833,11 @@ impl Model {
         let groups: Vec<Struct<'static>> = groups
             .into_iter()
             .map(|group| {
+                let kind = self.group_types.get(group).copied().unwrap_or_default();
                 Struct::new()
                     .with("groupId", group.clone())
                     .with("protocolType", "consumer")
+                    .with("groupType", kind)
             })
             .collect();
         Struct::new()

@@ -68,6 +68,12 @@ fn a_new_connection_has_twenty_seconds_to_become_of_use() {
         }
         assert_eq!(client.ended(), ("handshake-timeout", seconds(20)));
     });
+    // Nor who takes no answer to that.
+    each_order(&usual(), true, |_, client| {
+        client.set_room(100);
+        client.send(&frame(&[0, 18, 0, 0, 0, 0, 0, 7, 255, 255]).repeat(20));
+        assert_eq!(client.ended(), ("slow-client", seconds(20)));
+    });
     // One that asked in time has all the time that any connection has.
     each_order(&usual(), false, |server, client| {
         server.world.sleep(ms(19_999));

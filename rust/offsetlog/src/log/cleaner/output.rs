@@ -144,5 +144,5 @@ pub(crate) fn discard(directory: &Directory, base_offset: i64) {
 
 fn cleaned(directory: &Directory, base_offset: i64, suffix: &str) -> PathBuf {
     let path = segment_path(&directory.path, base_offset, suffix);
-    with_state(&path, FileState::Cleaned)
+    with_state(path, FileState::Cleaned)
 }

@@ -1,8 +1,10 @@
 //! Refuses changes in a broker's log dir that the caller did not ask for by name.
 
-use super::Membership;
-use crate::config::EffectiveConfig;
+use super::{MIRROR_NOTE, Membership};
+use crate::config::{EffectiveConfig, SettingSource};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
+use crate::folder::is_there;
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,6 +26,15 @@ const ALWAYS: [&str; 3] = [
     "file.delete.delay.ms",
 ];
 const OF_RETENTION: [&str; 2] = ["retention.bytes", "retention.ms"];
+/// Of these settings, those that decide which records go. A mirror's copy has the topic's own settings, and not its broker's defaults.
+const OF_RECORDS: [&str; 6] = [
+    "cleanup.policy",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+];
 const OF_DELETES: [&str; 1] = ["file.delete.delay.ms"];
 const OF_DIRT: [&str; 3] = [
     "max.compaction.lag.ms",
@@ -55,6 +66,8 @@ pub(crate) struct Guard {
     pub(crate) internal: BTreeSet<String>,
     /// The caller knows of other replicas.
     pub(crate) single_replica: bool,
+    /// The caller is the mirror that fills the log dir.
+    pub(crate) fills_mirror: bool,
 }
 
 /// Refuses `verb` on a topic that brokers keep for themselves, unless it was named.
@@ -81,6 +94,35 @@ pub(crate) fn check_internal(
     Err(Error::cluster(path, reason))
 }
 
+/// Refuses `verb` in a log dir that a mirror fills. Its next run goes on behind whatever end a copy has: a record of somebody else's would
+/// take the offset of one of the source's, which is then never copied.
+///
+/// # Errors
+/// `Cluster`.
+pub(crate) fn refuse_mirrored(verb: &str, log_dir: &Path, path: &Path) -> Result<()> {
+    let note = log_dir.join(MIRROR_NOTE);
+    let reason = format!(
+        "the log dir is a mirror's copy of another cluster ({MIRROR_NOTE}): not to {verb} here, because the next run of offsetlog mirror goes \
+         on where the copy ends, and would miss what the source has at these offsets. Write to the source or to another directory; if \
+         nothing is to be mirrored into this one any more, remove {}",
+        note.display()
+    );
+    Err(Error::cluster(path, reason))
+}
+
+/// Refuses to make a partition in a log dir that a mirror fills: all topics there count as the mirror's, and it deletes those that its
+/// source does not have if it follows deletes.
+///
+/// # Errors
+/// `Cluster`; `Io`.
+pub fn check_new_partition(disk: &dyn Disk, path: &Path) -> Result<()> {
+    let log_dir = path.parent().unwrap_or(Path::new(""));
+    if is_there(disk, &log_dir.join(MIRROR_NOTE))? {
+        return refuse_mirrored("make a partition", log_dir, path);
+    }
+    Ok(())
+}
+
 /// Whether brokers keep a topic of this name for themselves.
 #[must_use]
 pub fn is_internal_topic(topic: &str) -> bool {
@@ -96,11 +138,14 @@ impl Guard {
         check_internal(topic, &self.internal, verb, path)
     }
 
-    /// Refuses a verb that changes the records of a partition which others have too.
+    /// Refuses a verb that changes the records of a partition which others have too, or which a mirror fills.
     ///
     /// # Errors
     /// `Cluster`.
     pub(crate) fn check_replicas(&self, verb: &str, path: &Path) -> Result<()> {
+        if self.is_anothers_mirror() {
+            return refuse_mirrored(verb, path.parent().unwrap_or(Path::new("")), path);
+        }
         if self.single_replica || !self.membership.is_brokers() {
             return Ok(());
         }
@@ -154,10 +199,11 @@ impl Guard {
         upkeep: Upkeep,
         path: &Path,
     ) -> Result<()> {
-        if !self.membership.is_brokers() {
+        let is_brokers = self.membership.is_brokers();
+        if !is_brokers && !self.is_anothers_mirror() {
             return Ok(());
         }
-        if effective.config().remote_storage_enable() {
+        if is_brokers && effective.config().remote_storage_enable() {
             let reason = "remote.storage.enable is set: what may go depends on what was copied to tiered storage, which only the \
                           broker knows; leave it to the broker";
             return Err(Error::cluster(path, reason));
@@ -178,6 +224,10 @@ impl Guard {
         }
         names.sort_unstable();
         names.dedup();
+        self.check_mirrored(effective, &names, path)?;
+        if !is_brokers {
+            return Ok(());
+        }
         self.check_known(effective, &names, path)?;
         if is_compacted
             && self.membership.cleaner_is_off()
@@ -194,10 +244,46 @@ impl Guard {
     /// # Errors
     /// `Cluster`, as [`check_upkeep`](Self::check_upkeep).
     pub(crate) fn check_compaction(&self, effective: &EffectiveConfig, path: &Path) -> Result<()> {
+        self.check_mirrored(effective, &OF_COMPACTION, path)?;
         if !self.membership.is_brokers() {
             return Ok(());
         }
         self.check_known(effective, &OF_COMPACTION, path)
+    }
+
+    fn is_anothers_mirror(&self) -> bool {
+        self.membership.is_mirrored() && !self.fills_mirror
+    }
+
+    /// Refuses to remove records of a mirror's copy by Kafka's defaults: the source's broker may keep them for good, and what is removed
+    /// here is never fetched again.
+    fn check_mirrored(
+        &self,
+        effective: &EffectiveConfig,
+        names: &[&str],
+        path: &Path,
+    ) -> Result<()> {
+        if !self.is_anothers_mirror() || self.membership.has_broker_settings() {
+            return Ok(());
+        }
+        let is_unknown = |name: &&str| {
+            let source = effective.source(name);
+            OF_RECORDS.contains(name)
+                && matches!(source, SettingSource::Default | SettingSource::Unknown)
+        };
+        let unknown: Vec<&str> = names.iter().copied().filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let reason = format!(
+            "the partition is a mirror's copy ({MIRROR_NOTE} in the log dir), which has the topic's own settings and not its broker's \
+             defaults: {} {} not known, and what is removed here is not fetched again. offsetlog mirror --follow-deletes removes what the \
+             source removes; to remove more, give each of these settings (config=, --config NAME=VALUE with --topic), or the \
+             server.properties of the source's broker (broker=, --broker FILE)",
+            unknown.join(", "),
+            if unknown.len() == 1 { "is" } else { "are" },
+        );
+        Err(Error::cluster(path, reason))
     }
 
     fn check_known(&self, effective: &EffectiveConfig, names: &[&str], path: &Path) -> Result<()> {

@@ -7,11 +7,13 @@ use super::access::{AccessControlEntry, Accesses, ClientQuota, ScramCredential};
 use super::metadata_snapshot::{Snapshot, newest_snapshot};
 use super::replay::{LeftOut, each_record, int, long, numbers, optional, structs, text};
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::{Log, SetAside};
+use crate::step_progress::{DirectoryProgress, Steps};
 use offsetlog_format::internal_topic::MetadataRecord;
 use offsetlog_format::message::{Struct, Value};
 use offsetlog_format::{FormatError, Uuid};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 
 /// A cluster's metadata, from its metadata log or, before KRaft, from ZooKeeper. There transaction numbers take the place of offsets.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -21,7 +23,8 @@ pub struct MetadataImage {
     /// The offset, exclusive, up to which it comes from a snapshot, if one was there.
     pub snapshot_end_offset: Option<i64>,
     /// Whether it begins at the beginning and ends in a whole batch; otherwise offsets are in no snapshot and no longer in the log, or half a
-    /// batch at the end was some more, and what they say is missing.
+    /// batch at the end was some more, or offsets in between are missing, or a file was given that was set aside from the log, and what they
+    /// say is missing.
     pub is_complete: bool,
     /// Timestamp of the newest record, in ms since 1970: how old what it says is. Controllers write one twice a second while they run.
     pub newest_timestamp: Option<i64>,
@@ -124,14 +127,22 @@ impl MetadataImage {
 /// `UnsupportedVersion` for one newer than Kafka 4.3's. Records of unknown types, and changes to things that do not exist, are left out
 /// with a warning.
 pub(crate) fn read_metadata(log: &Log) -> Result<MetadataImage> {
-    match read_once(log) {
+    read_metadata_told(log, &mut Steps::new(&DirectoryProgress::default()))
+}
+
+/// The same. The snapshot is a step, and the log behind it.
+///
+/// # Errors
+/// Those of the progress too.
+pub(crate) fn read_metadata_told(log: &Log, steps: &mut Steps<'_, Path>) -> Result<MetadataImage> {
+    match read_once(log, steps) {
         // A snapshot that a controller has just replaced.
-        Err(error) if error.is_missing_file() => read_once(log),
+        Err(error) if error.is_missing_file() => read_once(log, steps),
         read => read,
     }
 }
 
-fn read_once(log: &Log) -> Result<MetadataImage> {
+fn read_once(log: &Log, steps: &mut Steps<'_, Path>) -> Result<MetadataImage> {
     let name = format!("{}-{}", log.topic(), log.partition());
     let mut replay = Replay::default();
     let mut warnings = Vec::new();
@@ -139,6 +150,8 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
     let options = log.options();
     let snapshot = newest_snapshot(options.disk.as_ref(), log.path())?;
     if let Some(Snapshot { path, .. }) = &snapshot {
+        steps.add(1);
+        steps.at(path)?;
         super::metadata_snapshot::each_record(path, options, |value, offset, timestamp| {
             newest = newest.max(Some(timestamp));
             replay.take(value, offset)
@@ -156,15 +169,26 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
         torn.map(|torn| format!("{name}: {torn}: what they said, and all behind them, is missing")),
     );
     let start = held.unwrap_or(0);
-    if start < first {
+    let is_part = SetAside::of(log.path()).is_some();
+    if is_part {
+        let file = log.path().file_name().unwrap_or_default();
+        warnings.push(format!(
+            "{name}: {} was set aside and is read by itself: what the rest of the log and its snapshots say is missing",
+            file.to_string_lossy()
+        ));
+    } else if start < first {
         warnings.push(format!(
             "{name}: offsets {start} to {} are in no snapshot and no longer in the log: what they say is missing",
             first - 1
         ));
     }
+    let mut gaps = Gaps::from(start.max(first));
     if start.max(first) < end {
+        steps.add(1);
+        steps.at(log.path())?;
         each_record(log, Some(start.max(first)), |header, record| {
             newest = newest.max(Some(header.max_timestamp));
+            gaps.pass(record.offset);
             if header.attributes.is_control() {
                 return Ok(());
             }
@@ -172,13 +196,52 @@ fn read_once(log: &Log) -> Result<MetadataImage> {
         })?;
     }
     warnings.extend(replay.warnings(&name));
+    let gap = gaps.told().filter(|_| !is_part);
+    let has_gap = gap.is_some();
+    warnings
+        .extend(gap.map(|gap| format!("{name}: {gap} not in the log: what was there is missing")));
     let mut image = replay.finish();
     image.end_offset = end.max(start);
     image.snapshot_end_offset = held;
-    image.is_complete = start >= first && !is_torn;
+    image.is_complete = start >= first && !is_torn && !is_part && !has_gap;
     image.newest_timestamp = newest.filter(|&timestamp| timestamp >= 0);
     image.warnings = warnings;
     Ok(image)
+}
+
+/// Offsets that no record has: the metadata log is never compacted, so they are lost, as behind damage that was salvaged.
+struct Gaps {
+    next: i64,
+    first: Option<(i64, i64)>,
+    offsets: i64,
+}
+
+impl Gaps {
+    const fn from(next: i64) -> Self {
+        Self {
+            next,
+            first: None,
+            offsets: 0,
+        }
+    }
+
+    fn pass(&mut self, offset: i64) {
+        if offset > self.next {
+            self.first.get_or_insert((self.next, offset - 1));
+            self.offsets = self.offsets.saturating_add(offset - self.next);
+        }
+        self.next = offset.saturating_add(1);
+    }
+
+    fn told(&self) -> Option<String> {
+        let (first, last) = self.first?;
+        let others = self.offsets - (last - first + 1);
+        Some(match others {
+            0 if first == last => format!("offset {first} is"),
+            0 => format!("offsets {first} to {last} are"),
+            _ => format!("offsets {first} to {last}, and {others} more behind them, are"),
+        })
+    }
 }
 
 /// The image as records make it.

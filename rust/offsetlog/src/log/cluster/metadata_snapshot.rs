@@ -9,6 +9,7 @@ use crate::memory;
 use offsetlog_format::control::ControlType;
 use offsetlog_format::name::MetadataSnapshotState;
 use offsetlog_format::{BatchHeader, Fault, FileName, FormatError, Part};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A whole snapshot.
@@ -22,9 +23,11 @@ pub(super) struct Snapshot {
 
 /// The snapshot of a metadata log's directory that holds most.
 pub(super) fn newest_snapshot(disk: &dyn Disk, directory: &Path) -> Result<Option<Snapshot>> {
-    let entries = disk
-        .list(directory)
-        .map_err(|error| Error::io(IoCall::List, directory, error))?;
+    let entries = match disk.list(directory) {
+        // A file that was set aside from the log, which is read by itself.
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
+        listed => listed.map_err(|error| Error::io(IoCall::List, directory, error))?,
+    };
     let files = entries
         .iter()
         .filter(|entry| entry.kind == EntryKind::File)

@@ -1,6 +1,6 @@
 //! Reads metadata that the caller named, instead of the metadata log beside the partitions: another metadata log, or ZooKeeper's data.
 
-use super::metadata::{MetadataImage, read_metadata};
+use super::metadata::{MetadataImage, read_metadata_told};
 use super::zookeeper::{Found, OldGroup, Places};
 use super::{Surroundings, is_another, node_of};
 use crate::disk::Disk;
@@ -9,6 +9,7 @@ use crate::folder::is_there;
 use crate::local_path::local_path;
 use crate::log::Log;
 use crate::log::state::read_small;
+use crate::step_progress::{DirectoryProgress, Steps};
 use offsetlog_format::internal_topic::METADATA_TOPIC;
 use offsetlog_format::name::META_PROPERTIES;
 use std::path::{Path, PathBuf};
@@ -43,17 +44,20 @@ impl Surroundings {
     /// Reads the metadata that the caller named, for the cluster of the log dirs around.
     ///
     /// # Errors
-    /// As [`read_metadata`]. Of ZooKeeper's data as [`Places::read`], and `LogDir` where it is another cluster's, or the cluster has moved to
-    /// KRaft.
-    pub(crate) fn named_metadata(&self) -> Result<Option<MetadataImage>> {
+    /// As [`read_metadata_told`]. Of ZooKeeper's data as [`Places::read`], and `LogDir` where it is another cluster's, or the cluster has moved
+    /// to KRaft.
+    pub(crate) fn named_metadata(
+        &self,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<Option<MetadataImage>> {
         match &self.named {
             None => Ok(None),
             Some(Source::Log(path)) => {
                 let log = Log::open(path, &self.options)?;
-                read_metadata(&log).map(Some)
+                read_metadata_told(&log, steps).map(Some)
             }
             Some(Source::ZooKeeper(places)) => {
-                let found = self.zookeepers(places)?;
+                let found = self.zookeepers(places, steps)?;
                 let mut image = found.image;
                 image.warnings.extend(found.deleting.iter().map(|topic| {
                     format!("topic {topic:?} is about to be deleted (/admin/delete_topics)")
@@ -72,14 +76,15 @@ impl Surroundings {
     pub(crate) fn named_groups(&self) -> Result<(Vec<OldGroup>, Vec<String>)> {
         match &self.named {
             Some(Source::ZooKeeper(places)) => {
-                let found = self.zookeepers(places)?;
+                let told = DirectoryProgress::default();
+                let found = self.zookeepers(places, &mut Steps::new(&told))?;
                 Ok((found.groups, found.group_warnings))
             }
             _ => Ok((Vec::new(), Vec::new())),
         }
     }
 
-    fn zookeepers(&self, places: &Places) -> Result<Found> {
+    fn zookeepers(&self, places: &Places, steps: &mut Steps<'_, Path>) -> Result<Found> {
         let mut ids: Vec<String> = Vec::new();
         for folder in &self.around {
             // A partition's directory may stand for its log dir.
@@ -98,7 +103,7 @@ impl Surroundings {
                 break;
             }
         }
-        let found = places.read(&self.options, ids.first().map(String::as_str))?;
+        let found = places.read(&self.options, ids.first().map(String::as_str), steps)?;
         for here in &ids {
             if let Some(why) = is_another(places.path(), here, found.cluster_id.as_deref()) {
                 return Err(Error::log_dir(places.path(), why));

@@ -18,6 +18,7 @@ use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::VERSION_2;
 use crate::log::{MetadataImage, OpenOptions};
+use crate::step_progress::Steps;
 use files::{each_change, read_snapshot};
 use nodes::Nodes;
 use offsetlog_format::name::META_PROPERTIES;
@@ -111,14 +112,20 @@ impl Places {
         [self.snapshots.clone(), self.logs.clone()]
     }
 
-    /// Returns what the data has of the only Kafka cluster in it, or of the one with this id.
+    /// Returns what the data has of the only Kafka cluster in it, or of the one with this id. The snapshot is a step, and each log behind it.
     ///
     /// # Errors
+    /// Those of the progress.
     /// `MetadataFile` for damage, and for data of nodes that is not Kafka's; `LogDir` where transactions are missing, where there is no
     /// Kafka cluster, where it is unclear which one is meant, and where the cluster has begun to move to KRaft; `Limit`, `Io`,
     /// `Interrupted`.
-    pub(crate) fn read(&self, options: &OpenOptions, cluster_id: Option<&str>) -> Result<Found> {
-        let nodes = self.nodes(options, false)?;
+    pub(crate) fn read(
+        &self,
+        options: &OpenOptions,
+        cluster_id: Option<&str>,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<Found> {
+        let nodes = self.nodes(options, false, steps)?;
         let root = self.choose(&nodes, cluster_id)?;
         nodes
             .cluster(&root)
@@ -126,11 +133,16 @@ impl Places {
     }
 
     /// The nodes that are read, or all of them.
-    fn nodes(&self, options: &OpenOptions, keeps_all: bool) -> Result<Nodes> {
-        match self.read_once(options, keeps_all) {
+    fn nodes(
+        &self,
+        options: &OpenOptions,
+        keeps_all: bool,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<Nodes> {
+        match self.read_once(options, keeps_all, steps) {
             // A server that runs replaces its files, and writes at their end.
             Err(error) if !matches!(error.kind(), ErrorKind::Interrupted) => {
-                self.read_once(options, keeps_all)
+                self.read_once(options, keeps_all, steps)
             }
             read => read,
         }
@@ -159,7 +171,12 @@ impl Places {
         Err(Error::log_dir(self.path(), reason))
     }
 
-    fn read_once(&self, options: &OpenOptions, keeps_all: bool) -> Result<Nodes> {
+    fn read_once(
+        &self,
+        options: &OpenOptions,
+        keeps_all: bool,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<Nodes> {
         let disk = options.disk.as_ref();
         let mut snapshots: Vec<(i64, Packing, String)> = list(disk, &self.snapshots)?
             .into_iter()
@@ -173,6 +190,8 @@ impl Places {
         let mut warnings = Vec::new();
         for (zxid, packing, name) in snapshots.iter().take(MOST_SNAPSHOTS) {
             let path = self.snapshots.join(name);
+            steps.add(1);
+            steps.at(&path)?;
             match read_snapshot(&path, *packing, *zxid, keeps_all, options) {
                 Ok(read) => {
                     nodes = Some(read);
@@ -196,12 +215,17 @@ impl Places {
             }
         };
         nodes.warnings = warnings;
-        self.replay(&mut nodes, options)?;
+        self.replay(&mut nodes, options, steps)?;
         Ok(nodes)
     }
 
     /// Applies all transactions behind the snapshot.
-    fn replay(&self, nodes: &mut Nodes, options: &OpenOptions) -> Result<()> {
+    fn replay(
+        &self,
+        nodes: &mut Nodes,
+        options: &OpenOptions,
+        steps: &mut Steps<'_, Path>,
+    ) -> Result<()> {
         let held = nodes.last_zxid;
         let mut logs: Vec<(i64, String)> = list(options.disk.as_ref(), &self.logs)?
             .into_iter()
@@ -221,8 +245,11 @@ impl Places {
             return Err(self.missing(next, hint));
         };
         let mut newest = if before.is_some() { 0 } else { held };
+        steps.add(logs.len() - first);
         for (_, name) in logs.iter().skip(first) {
-            let torn = each_change(&self.logs.join(name), options, |transaction| {
+            let path = self.logs.join(name);
+            steps.at(&path)?;
+            let torn = each_change(&path, options, |transaction| {
                 newest = newest.max(transaction.zxid);
                 nodes.newest_time = nodes.newest_time.max(Some(transaction.time));
                 if transaction.zxid <= held {

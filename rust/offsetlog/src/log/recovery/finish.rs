@@ -72,6 +72,7 @@ impl Loading<'_> {
         // If the log start offset is the log end offset, the entry just kept starts at the end. A broker drops it at its next loading.
         carried.epochs.truncate_from_end(log_end);
         if carried.epochs != *stored_epochs && !self.terms.dry_run {
+            self.before_change()?;
             write_epochs(self.directory, &carried.epochs)?;
         }
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
@@ -89,12 +90,9 @@ impl Loading<'_> {
         files.rebuild(&mut snapshots, &mut tracked, log_end)?;
         self.report.log_start_offset = log_start;
         self.report.log_end_offset = log_end;
-        // Closing the log lowers the checkpoint's line, as a broker's start does: from then on nobody can tell. Where our writer had the log
-        // last, a crash may have lost what was never flushed, and nobody was told that it is safe.
-        if !start.noted_by_us {
-            let told = lost_end(start.high_watermark, log_end);
-            self.report.warnings.extend(told);
-        }
+        // Closing the log lowers the checkpoint's line, as a broker's start does: from then on nobody can tell.
+        let told = lost_end(start.promised(), log_end);
+        self.report.warnings.extend(told);
         let recovery_point = if start.clean {
             log_end
         } else {
@@ -155,6 +153,7 @@ impl Loading<'_> {
             now: self.terms.now,
             dry_run: self.terms.dry_run,
             clean: false,
+            recovered: self.recovered_place(),
         }
     }
 
@@ -247,6 +246,10 @@ impl Loading<'_> {
         }
         if loses_batches && !is_told {
             return Err(Error::log_dir(&self.directory.path, reason).advise(RECOVER));
+        }
+        // All of it is below the log start: opening takes nothing away that could still be read.
+        if self.terms.cut_batches {
+            self.before_cut(loses_batches, log_start)?;
         }
         for base in bases.drain(..) {
             self.quarantine_segment(base, &reason)?;

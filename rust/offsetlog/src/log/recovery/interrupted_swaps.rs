@@ -1,7 +1,10 @@
 //! Completes what a deletion, a compaction or a split left half done, as a broker does when it loads a log (`completeSwapOperations`).
 
+use super::repair_segment::CUT_FOLDER;
 use crate::disk::{Access, Disk, Entry, EntryKind, IoCall};
 use crate::error::{Error, Result};
+use crate::folder::is_there;
+use crate::log::set_aside::TRUNCATED;
 use crate::segment::Directory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::name::TEMPORARY_SUFFIX;
@@ -16,6 +19,8 @@ pub(in crate::log) enum Step {
     Remove(String, &'static str),
     /// Renames a finished `.swap` file to its live name.
     Rename(String, String),
+    /// Moves a segment that a truncation removed to the folder for cut bytes, under this name.
+    Keep(String, String),
 }
 
 /// The steps in their order, those of one kind by name, and the base offsets of the segments that the swaps put in place.
@@ -77,6 +82,51 @@ pub(in crate::log) fn plan(directory: &Directory) -> Result<Plan> {
     plan_swaps(directory, &live, &swap, &mut plan)?;
     plan.entries = entries;
     Ok(plan)
+}
+
+impl Plan {
+    /// Keeps the batches that a truncation removed, for those who ask `salvage` for them. What retention and compaction remove lies before
+    /// the last segment, and is gone for good.
+    pub(in crate::log) fn keep_truncated(&mut self, directory: &Directory) -> Result<()> {
+        let live = self.entries.iter().filter_map(|entry| {
+            let (offset, state) = log_file(&entry.name)?;
+            let is_live = matches!(state, FileState::Live | FileState::Swap);
+            is_live.then_some(offset)
+        });
+        let last = live.max();
+        for step in &mut self.steps {
+            let Step::Remove(name, _) = step else {
+                continue;
+            };
+            let Some((offset, FileState::Deleted)) = log_file(name) else {
+                continue;
+            };
+            if last.is_some_and(|last| offset <= last) {
+                continue;
+            }
+            let live = SegmentFileName::live(offset, SegmentFile::Log);
+            let (mut kept, mut number) = (format!("{live}.0.{TRUNCATED}"), 1);
+            while is_there(
+                directory.disk.as_ref(),
+                &directory.path.join(CUT_FOLDER).join(&kept),
+            )? {
+                number += 1;
+                kept = format!("{live}.0.{TRUNCATED}.{number}");
+            }
+            *step = Step::Keep(name.clone(), kept);
+        }
+        Ok(())
+    }
+}
+
+/// Base offset and state of a `.log`.
+fn log_file(name: &str) -> Option<(i64, FileState)> {
+    match FileName::classify(name) {
+        FileName::Segment(found) if found.file == SegmentFile::Log => {
+            Some((found.offset, found.state))
+        }
+        _ => None,
+    }
 }
 
 fn is_our_temporary(name: &str) -> bool {
@@ -149,6 +199,16 @@ pub(in crate::log) fn apply(directory: &Directory, plan: &Plan) -> Result<()> {
     for step in &plan.steps {
         match step {
             Step::Remove(name, _) => remove(disk, &directory.path.join(name))?,
+            Step::Keep(from, to) => {
+                let folder = directory.path.join(CUT_FOLDER);
+                let path = directory.path.join(from);
+                disk.create_directory(&folder)
+                    .map_err(|error| Error::io(IoCall::Create, &folder, error))?;
+                disk.rename(&path, &folder.join(to))
+                    .map_err(|error| Error::io(IoCall::Rename, &path, error))?;
+                disk.sync_directory(&folder)
+                    .map_err(|error| Error::io(IoCall::SyncDirectory, &folder, error))?;
+            }
             Step::Rename(from, to) => {
                 let path = directory.path.join(from);
                 disk.rename(&path, &directory.path.join(to))

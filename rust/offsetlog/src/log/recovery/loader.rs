@@ -6,6 +6,7 @@
 
 use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
+use super::repair_segment::CUT_FOLDER;
 use super::report::{Progress, RecoveryReport};
 use super::sanity_check;
 use super::scan_segment::{ReplayState, Rule, ScannedSegment};
@@ -15,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::log::Interrupt;
 use crate::log::named_offsets::not_here;
 use crate::log::producers::ProducerStates;
-use crate::log::state::{Start, is_ours};
+use crate::log::state::{PartitionState, Start, is_ours};
 use crate::log::view::not_a_file;
 use crate::segment::{Directory, active, segment_path};
 use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile, counted};
@@ -64,6 +65,8 @@ pub(in crate::log) struct Loading<'l> {
     pub(in crate::log) gap: Option<i64>,
     compacted: bool,
     interrupt: Option<&'l Interrupt>,
+    /// Where losses and unfinished changes are noted; `None` in a dry run.
+    pub(in crate::log) place: Option<&'l PartitionState>,
 }
 
 /// The live files of a directory, by kind.
@@ -79,8 +82,10 @@ pub(in crate::log) fn load(
     directory: &Arc<Directory>,
     config: &LogConfig,
     terms: LoadOptions,
+    place: &PartitionState,
     interrupt: Option<&Interrupt>,
 ) -> Result<Loaded> {
+    let place = (!terms.dry_run).then_some(place);
     let mut loading = Loading {
         directory,
         rule: Rule {
@@ -99,6 +104,7 @@ pub(in crate::log) fn load(
         gap: None,
         compacted: config.is_compacted(),
         interrupt,
+        place,
     };
     let (swapped, entries) = loading.complete_swaps()?;
     loading.sort_files(entries)?;
@@ -114,6 +120,31 @@ impl Loading<'_> {
         }
     }
 
+    /// Where `recover` notes that it has begun. Opening does what a broker does that finds the mark of a clean stop.
+    pub(in crate::log) fn recovered_place(&self) -> Option<&PartitionState> {
+        self.place.filter(|_| self.terms.cut_batches)
+    }
+
+    /// Called before a file is changed.
+    pub(in crate::log) fn before_change(&self) -> Result<()> {
+        match self.recovered_place() {
+            Some(place) => place.note_recovery(),
+            None => Ok(()),
+        }
+    }
+
+    /// Called before bytes are cut that hold batches, or that leave the log with the end `end`. When they are gone, only what this notes
+    /// can tell of them.
+    pub(in crate::log) fn before_cut(&self, had_batches: bool, end: i64) -> Result<()> {
+        self.before_change()?;
+        let promised = self.terms.start.promised();
+        let is_lost = had_batches || promised.is_some_and(|line| line > end);
+        if let Some(place) = self.place.filter(|_| is_lost) {
+            place.forget_marker()?;
+        }
+        Ok(())
+    }
+
     /// Reports this number of segment bytes read since the last call, then does what [`check`](Self::check) does.
     pub(in crate::log) fn report_progress(&self, bytes: u64) -> Result<()> {
         if let Some(progress) = &self.terms.progress {
@@ -124,11 +155,18 @@ impl Loading<'_> {
 
     /// Returns the base offsets of the segments that were put in place, and what the directory holds now.
     fn complete_swaps(&mut self) -> Result<(Vec<i64>, Vec<Entry>)> {
-        let plan = interrupted_swaps::plan(self.directory)?;
+        let mut plan = interrupted_swaps::plan(self.directory)?;
+        // Opening does what a broker does, a minute after the truncation.
+        if self.terms.cut_batches {
+            plan.keep_truncated(self.directory)?;
+        }
         for step in &plan.steps {
             self.report.tidied.push(match step {
                 Leftover::Remove(name, why) => format!("{name} removed: it {why}"),
                 Leftover::Rename(from, to) => format!("{from} renamed to {to}"),
+                Leftover::Keep(from, to) => format!(
+                    "{from} moved to {CUT_FOLDER}/{to}: a truncation removed it; `offsetlog salvage --include-truncated` takes it back"
+                ),
             });
         }
         if self.terms.dry_run {
@@ -142,6 +180,7 @@ impl Loading<'_> {
         if plan.steps.is_empty() {
             return Ok((plan.swapped, plan.entries));
         }
+        self.before_change()?;
         interrupted_swaps::apply(self.directory, &plan)?;
         let path = &self.directory.path;
         let entries = self.directory.disk.list(path);
@@ -200,6 +239,7 @@ impl Loading<'_> {
                     kind.extension()
                 ));
                 if !self.terms.dry_run {
+                    self.before_change()?;
                     interrupted_swaps::remove(disk.as_ref(), &file)?;
                 }
             }

@@ -32,8 +32,7 @@ impl Copied {
     }
 
     fn load(&self, start: Start, dry_run: bool) -> Loaded {
-        let (directory, _, _) =
-            directory(&self.path(), &OpenOptions::default(), true, None).unwrap();
+        let directory = directory(&self.path(), &OpenOptions::default(), true, None).unwrap();
         // As the topic had it.
         let config = LogConfig::parse([("index.interval.bytes", "512")]).unwrap();
         let terms = LoadOptions {
@@ -44,7 +43,9 @@ impl Copied {
             warnings: Vec::new(),
             progress: None,
         };
-        load(&directory, &config, terms, None).unwrap()
+        let (topic, partition) = (&directory.topic, directory.partition);
+        let place = PartitionState::new(&directory, topic, partition, None).unwrap();
+        load(&directory, &config, terms, &place, None).unwrap()
     }
 
     /// All files with their bytes.

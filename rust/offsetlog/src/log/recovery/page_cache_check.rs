@@ -55,6 +55,7 @@ fn settle_file(loading: &mut Loading<'_>, base: i64, suffix: &str, from: u64) ->
         return Ok(());
     };
     if let Some(position) = first_difference(&path, &*file, &*uncached, from)? {
+        loading.before_change()?;
         write_anew(loading, &path, &*file)?;
         let reason = format!(
             "from position {position} on the disk differed from the page cache, as after a failed sync: rewritten from the cache"

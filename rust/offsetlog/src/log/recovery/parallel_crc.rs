@@ -332,8 +332,7 @@ mod tests {
         fn segment(&self) -> Arc<OpenSegment> {
             let options = OpenOptions::default();
             let directory = crate::log::open::directory(&self.path(), &options, false, None);
-            let directory = directory.as_ref().unwrap().0.clone();
-            scan_segment::open(&directory, 0, Some(100)).unwrap()
+            scan_segment::open(directory.as_ref().unwrap(), 0, Some(100)).unwrap()
         }
 
         /// Flips the last byte of the batch that ends at a position.

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::log::producers::{
     Changes, Origin, PRODUCER_EXPIRATION_MS, ProducerStates, TRANSACTION_VERSION_UNKNOWN,
 };
-use crate::log::state::write_snapshot;
+use crate::log::state::{PartitionState, write_snapshot};
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
 use crate::segment::{Directory, segment_path};
@@ -70,6 +70,8 @@ pub(in crate::log) struct ProducerFiles<'l> {
     pub(in crate::log) dry_run: bool,
     /// Whether the last shutdown was clean, and the log is being loaded.
     pub(in crate::log) clean: bool,
+    /// Where the first change is noted before it is made, in a recovery.
+    pub(in crate::log) recovered: Option<&'l PartitionState>,
 }
 
 impl ProducerFiles<'_> {
@@ -152,6 +154,7 @@ impl ProducerFiles<'_> {
             return Ok(());
         }
         if !self.dry_run {
+            self.before_change()?;
             match write_snapshot(self.directory, &tracked.states) {
                 // Without it the next opening scans more. A log on a full disk must open, so that room can be made.
                 Err(error) if error.is_out_of_room() => return Ok(()),
@@ -204,8 +207,16 @@ impl ProducerFiles<'_> {
         if self.dry_run {
             return Ok(());
         }
+        self.before_change()?;
         let path = segment_path(&self.directory.path, offset, ".snapshot");
         interrupted_swaps::remove(self.directory.disk.as_ref(), &path)
+    }
+
+    fn before_change(&self) -> Result<()> {
+        match self.recovered {
+            Some(place) => place.note_recovery(),
+            None => Ok(()),
+        }
     }
 
     /// Returns the entries of a snapshot; `None` if it is missing or malformed, and the next older one is used.

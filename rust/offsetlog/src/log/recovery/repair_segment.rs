@@ -74,6 +74,7 @@ impl Loading<'_> {
             return Err(damage.error.advise(RECOVER));
         }
         let lost = self.lost(base, contents.valid_bytes, damage.batches_follow)?;
+        self.before_cut(had_batches, contents.next_offset)?;
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
         let kept = self.save_truncated_bytes(&path, contents.valid_bytes, bytes)?;
@@ -160,6 +161,7 @@ impl Loading<'_> {
         if !is_hole {
             return Ok(());
         }
+        self.before_cut(true, end)?;
         for base in bases.split_off(slot + 1) {
             self.quarantine_segment(base, "bytes before it were lost, as with the power")?;
         }
@@ -190,6 +192,7 @@ impl Loading<'_> {
         let lost = self.lost(base, 0, had_batches)?;
         let kept = self.kept_path(&path, 0)?;
         if !self.terms.dry_run {
+            self.before_change()?;
             self.make_cut_folder()?;
             disk.rename(&path, &kept)
                 .map_err(|error| Error::io(IoCall::Rename, &path, error))?;
@@ -393,6 +396,7 @@ impl Loading<'_> {
             if self.terms.dry_run {
                 continue;
             }
+            self.before_change()?;
             match write(disk.as_ref(), &path, bytes) {
                 Err(error) if error.is_out_of_room() => {
                     if let Some(entries) = sound {

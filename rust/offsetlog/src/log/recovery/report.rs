@@ -55,6 +55,20 @@ impl RecoveryReport {
         self.cut.iter().filter_map(|cut| cut.kept.as_deref())
     }
 
+    /// Number of records that could be read and are not in the log any more, control records too. The kept copies have them.
+    #[must_use]
+    pub fn records_cut(&self) -> u64 {
+        self.cut.iter().map(|cut| cut.records).sum()
+    }
+
+    /// First and last offset of their batches, both inclusive; `None` where no whole batch was cut.
+    #[must_use]
+    pub fn offsets_cut(&self) -> Option<(i64, i64)> {
+        let offsets = || self.cut.iter().filter_map(|cut| cut.offsets);
+        let first = offsets().map(|(first, _)| first).min()?;
+        Some((first, offsets().map(|(_, last)| last).max()?))
+    }
+
     /// Whether anything was changed, or would be.
     #[must_use]
     pub fn is_changed(&self) -> bool {

@@ -10,6 +10,9 @@ use offsetlog_format::name::LOCK;
 use std::io;
 use std::path::Path;
 
+/// How often a lock file is locked that is no longer in its path by then.
+const LOOKS_MAX: usize = 16;
+
 /// Takes the locks of a writer: shared on the log dir, exclusive on the partition.
 pub(in crate::log) fn lock(directory: &Directory, place: &PartitionState) -> Result<Vec<Lock>> {
     let disk = directory.disk.as_ref();
@@ -43,22 +46,37 @@ pub(crate) fn lock_log_dir(disk: &dyn Disk, log_dir: &Path) -> Result<Lock> {
 /// ```
 pub fn keep_kafka_out(disk: &dyn Disk, folder: &Path) -> Result<Lock> {
     let path = folder.join(LOCK);
-    let lock = disk
-        .lock(&path, LockKind::Shared)
-        .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
-    lock.ok_or_else(|| {
+    lock_in_place(disk, &path, LockKind::Shared)?.ok_or_else(|| {
         let pid = disk.lock_holder(&path).ok().flatten().flatten();
         Error::new(ErrorKind::Locked { pid }).at_path(&path)
     })
 }
 
-/// Makes this process the only writer of a partition.
+/// Locks the file that a path leads to. Between the opening of a lock file and its locking another process may rename the folder and make
+/// a new one in its place: that lock would keep nobody out of the new one.
+fn lock_in_place(disk: &dyn Disk, path: &Path, kind: LockKind) -> Result<Option<Lock>> {
+    let failed = |error| Error::io(IoCall::Lock, path, error);
+    for _ in 0..LOOKS_MAX {
+        let Some(lock) = disk.lock(path, kind).map_err(failed)? else {
+            return Ok(None);
+        };
+        let Some(locked) = lock.file_id().map_err(failed)? else {
+            return Ok(Some(lock));
+        };
+        match disk.id(path) {
+            Ok(found) if found == locked => return Ok(Some(lock)),
+            Err(error) if !is_absent(&error) => return Err(failed(error)),
+            _ => lock.release(),
+        }
+    }
+    let reason = "another file at each look: other programs replace the folder while it is to be locked; try again when they have ended";
+    Err(Error::log_dir(path, reason))
+}
+
+/// Makes this process the only writer of a partition, of the one that is in the path now: what was read before may be of an earlier one.
 pub(crate) fn lock_partition(disk: &dyn Disk, partition: &Path) -> Result<Lock> {
     let path = partition.join(LOCK_FILE);
-    let lock = disk
-        .lock(&path, LockKind::Exclusive)
-        .map_err(|error| Error::io(IoCall::Lock, &path, error))?;
-    let Some(lock) = lock else {
+    let Some(lock) = lock_in_place(disk, &path, LockKind::Exclusive)? else {
         return Err(held(disk, &path));
     };
     match lock.sign(&format!("{}\n", std::process::id())) {
@@ -98,11 +116,12 @@ pub(super) fn check_idle(disk: &dyn Disk, partition: &Path) -> Result<()> {
 /// has created it, and a full disk must not prevent a deletion.
 pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock>> {
     let path = directory.join(LOCK_FILE);
-    let locked = disk
-        .stat(&path)
-        .and_then(|_| disk.lock(&path, LockKind::Exclusive));
-    match locked {
+    match disk.stat(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lock::unneeded())),
-        locked => locked.map_err(|error| Error::io(IoCall::Lock, &path, error)),
+        Err(error) => Err(Error::io(IoCall::Lock, &path, error)),
+        Ok(_) => match lock_in_place(disk, &path, LockKind::Exclusive) {
+            Err(error) if error.is_missing_file() => Ok(Some(Lock::unneeded())),
+            locked => locked,
+        },
     }
 }

@@ -400,6 +400,23 @@ impl LogDirFiles {
         Ok(())
     }
 
+    /// Deletes the clean-shutdown marker, and what would restore it. Returns whether there was any.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) fn forget_marker(&self) -> Result<bool> {
+        let _shared = self.share()?;
+        let mut found = false;
+        for name in [UNCLEAN_FILE, CLEAN_SHUTDOWN] {
+            let path = self.log_dir().join(name);
+            if self.look_at(&path)?.is_some() {
+                self.remove(&path)?;
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
     /// Removes the partitions from the list that were closed cleanly since. When it is empty, restores the clean-shutdown marker.
     ///
     /// # Errors

@@ -11,13 +11,15 @@ use super::state_file::{CleanMark, Lines, State};
 use crate::config::LogConfig;
 use crate::disk::{Disk, IoCall, process_id, read_whole, write_whole};
 use crate::error::{Error, Result};
-use crate::folder::{has_log_dir_files, is_absent};
+use crate::folder::UNCLEAN_FILE;
+use crate::folder::{has_log_dir_files, is_absent, is_there};
 use crate::log::Membership;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::CLEAN_SHUTDOWN;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The settings of the partition.
 pub(crate) const CONFIG_FILE: &str = ".offsetlog.config";
@@ -54,6 +56,15 @@ pub(in crate::log) struct Start {
     pub(in crate::log) high_watermark: Option<i64>,
 }
 
+impl Start {
+    /// Up to where the checkpoint says that records were acknowledged. Not where our writer had the log last, and did not close it: it may
+    /// have lost what was never flushed, and nobody was told that it is safe.
+    pub(in crate::log) fn promised(&self) -> Option<i64> {
+        let is_open = self.noted_by_us && self.crashed_beyond.is_some();
+        self.high_watermark.filter(|_| !is_open)
+    }
+}
+
 /// Where a partition keeps its state, and whether it is marked unclean.
 #[derive(Debug)]
 pub(in crate::log) struct PartitionState {
@@ -77,6 +88,12 @@ pub(in crate::log) struct PartitionState {
     start_line: Option<i64>,
     /// The topic is known to have tiered storage: its line stays too if there was none before the start moved.
     is_tiered: bool,
+    /// The state file as it was found.
+    found: Option<State>,
+    /// A recovery is noted as unfinished.
+    noted_recovery: AtomicBool,
+    /// The log dir's clean-shutdown marker was taken away for good.
+    forgot_marker: AtomicBool,
     /// No record at or above this offset is cleaned, whatever the stored point says. Not stored yet.
     cleaner_limit: Option<i64>,
     /// The process that made this: a forked child must not touch what its parent's threads may have locked.
@@ -110,6 +127,9 @@ impl PartitionState {
             owns_lines: false,
             start_line: None,
             is_tiered: false,
+            found: None,
+            noted_recovery: AtomicBool::new(false),
+            forgot_marker: AtomicBool::new(false),
             cleaner_limit: None,
             process: process_id(),
         })
@@ -209,8 +229,9 @@ impl PartitionState {
     pub(in crate::log) fn read(&mut self, warnings: &mut Vec<String>) -> Result<Start> {
         let state = read_state(self.disk(), &self.state_path(), warnings)?;
         self.cleaner = state.and_then(|state| state.cleaner);
+        self.found = state;
         let own = state.and_then(|state| state.closed_with(self.disk(), &self.directory.path));
-        let crashed = state.filter(|state| state.boot.is_some());
+        let crashed = state.filter(State::is_crashed);
         let same_boot = crashed.is_some_and(|state| {
             state.boot.filter(|&boot| boot != UNKNOWN_BOOT) == self.disk().boot_id()
         });
@@ -317,6 +338,54 @@ impl PartitionState {
         }
         self.marked_unclean = true;
         Ok(())
+    }
+
+    /// Takes the log dir's clean-shutdown marker away until the log is closed, before a recovery changes the first file: by the marker a
+    /// broker takes snapshots and indexes as it finds them. A recovery that ends in between counts as a writer that did not close the log.
+    pub(in crate::log) fn note_recovery(&self) -> Result<()> {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        if self.noted_recovery.load(Ordering::Relaxed) || !self.has_marker()? {
+            return Ok(());
+        }
+        // Where there is no state file, nobody can take the partition for closed. What was closed has lost nothing by a crash.
+        let noted = match self.found.filter(|state| !state.is_open()) {
+            Some(state) => shared.hold(&self.topic, self.partition, || {
+                let boot = Some(self.boot());
+                self.write_state(&State { boot, ..state })
+            }),
+            None => Ok(()),
+        };
+        match noted.and_then(|()| shared.leave_marker(&self.name())) {
+            // There is no room to say who is to restore it.
+            Err(error) if error.is_out_of_room() => {
+                self.forget_marker()?;
+            }
+            noted => noted?,
+        }
+        self.noted_recovery.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Lets nobody restore the log dir's clean-shutdown marker. Returns whether it was there, or was to be restored, when this was first
+    /// called.
+    pub(in crate::log) fn forget_marker(&self) -> Result<bool> {
+        if let Some(shared) = &self.shared
+            && shared.forget_marker()?
+        {
+            self.forgot_marker.store(true, Ordering::Relaxed);
+        }
+        Ok(self.forgot_marker.load(Ordering::Relaxed))
+    }
+
+    /// Whether the log dir's clean-shutdown marker is there, or is to be restored.
+    pub(in crate::log) fn has_marker(&self) -> Result<bool> {
+        let Some(shared) = &self.shared else {
+            return Ok(false);
+        };
+        let has = |name| is_there(self.disk(), &shared.log_dir().join(name));
+        Ok(has(CLEAN_SHUTDOWN)? || has(UNCLEAN_FILE)?)
     }
 
     fn boot(&self) -> u128 {

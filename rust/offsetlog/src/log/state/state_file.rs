@@ -30,7 +30,8 @@ pub(crate) struct State {
     pub(in crate::log) clean: Option<CleanMark>,
     /// First offset that was not compacted yet. Unused in a log dir, which has a checkpoint for it.
     pub(in crate::log) cleaner: Option<i64>,
-    /// The boot id of the machine, while a writer has the log open. It stays if the writer ends without closing the log.
+    /// The boot id of the machine, while a writer has the log open. It stays if the writer ends without closing the log. Beside `clean`, a
+    /// recovery of a closed log has begun.
     pub(in crate::log) boot: Option<u128>,
     /// Where the log is being truncated to, below its start. Until that is stored too, the log ends below the start above.
     pub(in crate::log) cutting: Option<i64>,
@@ -63,7 +64,7 @@ impl State {
 
     /// Returns the base offset of the segment that was active when our writer closed the log, if the file is unchanged since.
     pub(crate) fn closed_with(&self, disk: &dyn Disk, directory: &Path) -> Option<i64> {
-        let mark = self.clean?;
+        let mark = self.clean.filter(|_| !self.is_open())?;
         let stat = disk.stat(&segment_path(directory, mark.active_base, ".log"));
         stat.is_ok_and(|stat| stat.size == mark.size && stat.modified_ns == mark.modified_ns)
             .then_some(mark.active_base)
@@ -72,6 +73,11 @@ impl State {
     /// Whether a writer of ours has the log open, or ended without closing it.
     pub(crate) const fn is_open(&self) -> bool {
         self.boot.is_some()
+    }
+
+    /// Whether a writer of ours ended without closing the log, and may have lost what was not flushed.
+    pub(in crate::log) const fn is_crashed(&self) -> bool {
+        self.boot.is_some() && self.clean.is_none()
     }
 
     pub(in crate::log) fn text(&self) -> String {

@@ -139,7 +139,7 @@ impl View {
     ///
     /// Fails if the view may be of two states, so that a newer one is taken.
     pub(super) fn is_empty_at_start(&self) -> Result<bool> {
-        if !self.is_held() {
+        if !self.is_held()? {
             return Ok(false);
         }
         if self.directory.ends.is_some() {
@@ -200,7 +200,8 @@ impl View {
         );
         loop {
             // Asked first: a writer that has just closed may have changed them.
-            let is_held = self.is_held();
+            // Where nobody can say it, somebody may.
+            let is_held = self.is_held().unwrap_or(true);
             let now = self.stamp_now();
             if (now.directory, now.active, now.checkpoints) != seen {
                 return true;

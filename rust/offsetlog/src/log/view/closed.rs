@@ -39,6 +39,7 @@ impl View {
             is_racy: true,
             is_mixed: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
+            is_taken_as_found: AtomicBool::new(false),
             met: Mutex::new(Met::default()),
             end: OnceLock::new(),
             damaged_end: OnceLock::new(),

@@ -66,11 +66,18 @@ impl<'d> Names<'d> {
     }
 
     fn first_list(&self) -> Result<Listing> {
-        let entries = match &self.open {
-            Some(open) => open.list(),
-            None => self.disk.list(self.path),
-        };
-        list(self.disk, self.path, entries)
+        match &self.open {
+            Some(open) => list(self.disk, self.path, |each| open.list_each(each)),
+            None => self.list_by_path(),
+        }
+    }
+
+    fn list_by_path(&self) -> Result<Listing> {
+        list(self.disk, self.path, |each| {
+            let entries = self.disk.list(self.path)?.into_iter();
+            entries.for_each(|entry| each(&entry.name, entry.kind));
+            Ok(())
+        })
     }
 
     /// Lists a directory so that no file is missing that is older than another one in the listing.
@@ -104,7 +111,7 @@ impl<'d> Names<'d> {
         // A file that is renamed during a listing may be missed under both names, so list until two listings agree.
         let mut before = first;
         for _ in 0..LISTINGS_MAX {
-            let again = list(self.disk, self.path, self.disk.list(self.path))?;
+            let again = self.list_by_path()?;
             // The next look finds a segment that was rolled in the meantime.
             if again.base_offsets.starts_with(&before.base_offsets)
                 && again.swapped == before.swapped
@@ -129,7 +136,7 @@ impl Listing {
         let mut range: Option<(i64, i64)> = None;
         for &base in &self.swapped {
             let path = segment_path(&directory.path, base, ".log");
-            let path = with_state(&path, FileState::Swap);
+            let path = with_state(path, FileState::Swap);
             let next = next_offset(directory.disk.as_ref(), &path, base)?;
             let (low, high) = range.unwrap_or((base, next));
             range = Some((low.min(base), high.max(next)));
@@ -144,18 +151,54 @@ impl Listing {
     }
 }
 
-/// What `entries` of the directory at this path are.
-fn list(disk: &dyn Disk, path: &Path, entries: io::Result<Vec<Entry>>) -> Result<Listing> {
-    let entries = entries.map_err(|error| Error::io(IoCall::List, path, error))?;
-    let mut listing = Listing::default();
-    let mut old = 0;
-    if entries.iter().any(folder::is_doubtful) {
+/// What the entries of the directory at this path are, which `walk` passes to its argument.
+fn list(
+    disk: &dyn Disk,
+    path: &Path,
+    walk: impl FnOnce(&mut dyn FnMut(&str, EntryKind)) -> io::Result<()>,
+) -> Result<Listing> {
+    let mut found = Found::default();
+    walk(&mut |name, kind| found.add(path, name, kind))
+        .map_err(|error| Error::io(IoCall::List, path, error))?;
+    if found.is_doubtful {
         folder::refuse_unless_partition(disk, path)?;
     }
-    for entry in entries {
-        let is_file = entry.kind == EntryKind::File;
-        listing.has_state |= entry.name == STATE_FILE;
-        match FileName::classify(&entry.name) {
+    if let Some(refused) = found.refused {
+        return Err(refused);
+    }
+    let mut listing = found.listing;
+    listing.base_offsets.sort_unstable();
+    match (found.old, listing.base_offsets.is_empty()) {
+        (0, _) => {}
+        (_, true) => return Err(old_layout(path)),
+        (_, false) => listing.warnings.push(format!(
+            "left out: {} of Kafka 0.7 (.kafka) of {}, beside .log files",
+            counted(found.old, "segment"),
+            path.display()
+        )),
+    }
+    Ok(listing)
+}
+
+/// What some of a directory's entries are.
+#[derive(Default)]
+struct Found {
+    listing: Listing,
+    /// Segments of Kafka 0.7.
+    old: usize,
+    /// Something does not belong in a partition's directory.
+    is_doubtful: bool,
+    /// Why the first of the others cannot be read, if it is a partition's directory.
+    refused: Option<Error>,
+}
+
+impl Found {
+    fn add(&mut self, path: &Path, name: &str, kind: EntryKind) {
+        let is_file = kind == EntryKind::File;
+        let listing = &mut self.listing;
+        self.is_doubtful |= folder::is_doubtful(name, kind);
+        listing.has_state |= name == STATE_FILE;
+        match FileName::classify(name) {
             FileName::Segment(name) if name.state == FileState::Cleaned => {
                 let lowest = listing.unfinished.unwrap_or(i64::MAX);
                 listing.unfinished = Some(lowest.min(name.offset));
@@ -165,37 +208,30 @@ fn list(disk: &dyn Disk, path: &Path, entries: io::Result<Vec<Entry>>) -> Result
             {
                 listing.swapped.insert(name.offset);
             }
-            FileName::Segment(name) if name.state == FileState::Live => match name.file {
-                SegmentFile::Log if is_file => listing.base_offsets.push(name.offset),
+            FileName::Segment(segment) if segment.state == FileState::Live => match segment.file {
+                SegmentFile::Log if is_file => listing.base_offsets.push(segment.offset),
                 // If it were skipped, the log would look shorter than it is.
-                SegmentFile::Log => return Err(not_a_file(path, &entry.name)),
-                SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(name.offset),
+                SegmentFile::Log => self.refuse(|| not_a_file(path, name)),
+                SegmentFile::ProducerSnapshot if is_file => listing.snapshots.push(segment.offset),
                 _ => {}
             },
-            FileName::ByteOffsetSegment { .. } => old += 1,
-            FileName::BadSegmentName(error) if is_file => {
-                return Err(Error::log_dir(
-                    &path.join(&entry.name),
+            FileName::ByteOffsetSegment { .. } => self.old += 1,
+            FileName::BadSegmentName(error) if is_file => self.refuse(|| {
+                Error::log_dir(
+                    &path.join(name),
                     format!(
-                        "file {:?} is named like a segment but {}; move it out of the directory to read the rest",
-                        entry.name, error.fault
+                        "file {name:?} is named like a segment but {}; move it out of the directory to read the rest",
+                        error.fault
                     ),
-                ));
-            }
+                )
+            }),
             _ => {}
         }
     }
-    listing.base_offsets.sort_unstable();
-    match (old, listing.base_offsets.is_empty()) {
-        (0, _) => {}
-        (_, true) => return Err(old_layout(path)),
-        (_, false) => listing.warnings.push(format!(
-            "left out: {} of Kafka 0.7 (.kafka) of {}, beside .log files",
-            counted(old, "segment"),
-            path.display()
-        )),
+
+    fn refuse(&mut self, error: impl FnOnce() -> Error) {
+        self.refused.get_or_insert_with(error);
     }
-    Ok(listing)
 }
 
 /// Refuses a directory that is not a partition's, and one of a Kafka 0.7 partition: neither may look like an empty log or be
@@ -205,7 +241,8 @@ pub(in crate::log) fn refuse_other(disk: &dyn Disk, path: &Path) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         listed => listed.map_err(|error| Error::io(IoCall::List, path, error))?,
     };
-    if entries.iter().any(folder::is_doubtful) {
+    let is_doubtful = |entry: &Entry| folder::is_doubtful(&entry.name, entry.kind);
+    if entries.iter().any(is_doubtful) {
         folder::refuse_unless_partition(disk, path)?;
     }
     let names: Vec<FileName> = entries

@@ -1,9 +1,12 @@
 //! What is looked at to see whether a log has changed: the metadata of its directory, its active segment and two checkpoints of its log dir.
 
-use crate::disk::{Disk, FileStat, Moment};
+use crate::disk::{Disk, FileStat, IoCall, Moment};
+use crate::error::{Error, Result};
+use crate::folder::is_absent;
 use crate::segment::Directory;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::LOCK;
+use std::io;
 use std::path::Path;
 
 /// Metadata that shows whether a directory has changed.
@@ -45,13 +48,24 @@ pub(crate) struct Around {
 
 impl Around {
     /// Looks at a log dir. Returns when the look began, too.
-    pub(crate) fn look(disk: &dyn Disk, log_dir: &Path) -> (Self, Moment) {
+    ///
+    /// Fails where something cannot be looked at: a checkpoint that has no metadata here is not there.
+    pub(crate) fn look(disk: &dyn Disk, log_dir: &Path) -> Result<(Self, Moment)> {
         let looked = Moment::now();
+        let is_locked = is_locked(disk, log_dir)?;
+        let mut checkpoints = CheckpointStats::default();
+        for (seen, file) in checkpoints.iter_mut().zip(CHECKPOINTS) {
+            let path = log_dir.join(file.name());
+            *seen = match disk.stat(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                stat => Some(stat.map_err(|error| Error::io(IoCall::Stat, &path, error))?),
+            };
+        }
         let around = Self {
-            is_locked: is_locked(disk, log_dir),
-            checkpoints: CHECKPOINTS.map(|file| disk.stat(&log_dir.join(file.name())).ok()),
+            is_locked,
+            checkpoints,
         };
-        (around, looked)
+        Ok((around, looked))
     }
 
     /// Whether the next change of a checkpoint could leave its metadata as it is.
@@ -78,8 +92,19 @@ fn stat_beside(directory: &Directory, file: OffsetCheckpointFile) -> Option<File
 }
 
 /// Whether a broker or a writer holds a log dir's lock.
-pub(crate) fn is_locked(disk: &dyn Disk, log_dir: &Path) -> bool {
-    matches!(disk.lock_holder(&log_dir.join(LOCK)), Ok(Some(_)))
+///
+/// Fails where that cannot be asked: beside a broker, records that it has not committed would count as committed.
+pub(crate) fn is_locked(disk: &dyn Disk, log_dir: &Path) -> Result<bool> {
+    has_holder(disk, &log_dir.join(LOCK))
+}
+
+/// The same of a lock file.
+pub(crate) fn has_holder(disk: &dyn Disk, lock: &Path) -> Result<bool> {
+    match disk.lock_holder(lock) {
+        Ok(holder) => Ok(holder.is_some()),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(Error::io(IoCall::Lock, lock, error)),
+    }
 }
 
 impl Stamp {

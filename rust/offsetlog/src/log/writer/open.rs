@@ -28,6 +28,39 @@ fn is_late(directory: &Directory, place: &PartitionState) -> Result<bool> {
     }
 }
 
+/// What a writer goes by, as its files and the cluster say.
+struct Found {
+    /// The settings that are stored with the partition.
+    stored: Option<LogConfig>,
+    guard: Guard,
+    /// The settings that apply.
+    config: LogConfig,
+}
+
+impl Found {
+    fn read(directory: &Directory, write: &WriteOptions, around: &Surroundings) -> Result<Self> {
+        let stored = read_config(directory.disk.as_ref(), &directory.path)?;
+        // The files decide whether the partition is a broker's.
+        let (topic, partition) = (&directory.topic, directory.partition);
+        let mut membership = around.membership(&directory.path, topic, partition)?;
+        if write.config.is_some() {
+            membership.keep();
+        }
+        let effective =
+            membership.effective(write.config.as_ref(), stored.as_ref(), &write.defaults)?;
+        Ok(Self {
+            stored,
+            config: effective.config().clone(),
+            guard: Guard {
+                membership: Arc::new(membership),
+                internal: write.internal_topics.clone(),
+                single_replica: write.single_replica,
+                fills_mirror: write.fills_mirror,
+            },
+        })
+    }
+}
+
 /// Opens a partition directory for appending.
 pub(in crate::log) fn open(
     directory: &Arc<Directory>,
@@ -39,30 +72,16 @@ pub(in crate::log) fn open(
     surroundings: Option<&Arc<Surroundings>>,
 ) -> Result<PartitionWriter> {
     let mut place = PartitionState::new(directory, topic, partition, shared)?;
-    let stored = read_config(directory.disk.as_ref(), &directory.path)?;
-    // Read before anything is created, because the files decide whether the partition is a broker's.
-    let mut membership = if let Some(known) = surroundings {
-        known.membership(&directory.path, topic, partition)?
+    let read;
+    let around = if let Some(known) = surroundings {
+        known.as_ref()
     } else {
         let (metadata, broker) = (write.metadata.as_deref(), write.broker.as_ref());
-        let found = Surroundings::new(options, metadata, &[], broker)?;
-        found.membership(&directory.path, topic, partition)?
+        read = Surroundings::new(options, metadata, &[], broker)?;
+        &read
     };
-    if write.config.is_some() {
-        membership.keep();
-    }
-    let guard = Guard {
-        membership: Arc::new(membership),
-        internal: write.internal_topics.clone(),
-        single_replica: write.single_replica,
-    };
-    place.join(&guard.membership);
-    let effective =
-        guard
-            .membership
-            .effective(write.config.as_ref(), stored.as_ref(), &write.defaults)?;
-    let config = effective.config().clone();
-    place.set_tiered(config.remote_storage_enable());
+    // What is refused is refused before anything is created.
+    Found::read(directory, write, around)?;
     let locks = lock(directory, &place)?;
     if is_late(directory, &place)? {
         drop(locks);
@@ -76,6 +95,14 @@ pub(in crate::log) fn open(
             surroundings,
         );
     }
+    // Read again: until it was locked, another process may have changed the settings, or made the partition anew.
+    let Found {
+        stored,
+        guard,
+        config,
+    } = Found::read(directory, write, around)?;
+    place.join(&guard.membership);
+    place.set_tiered(config.remote_storage_enable());
     keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
     let mut start = place.read(&mut warnings)?;
@@ -126,7 +153,9 @@ pub(super) fn assemble(
 ) -> Result<PartitionWriter> {
     let (now, durable) = (terms.now, terms.start.durable);
     let is_marked_clean = terms.start.clean || terms.start.own.is_some();
-    let loaded = load(directory, &config, terms, options.interrupt.as_ref())?;
+    let (promised, recovers) = (terms.start.promised(), terms.cut_batches);
+    let interrupt = options.interrupt.as_ref();
+    let loaded = load(directory, &config, terms, &place, interrupt)?;
     let settings = settings(&config, now);
     let mut bases = loaded.bases;
     let (active, is_new) = match (bases.pop(), &loaded.active) {
@@ -149,13 +178,7 @@ pub(super) fn assemble(
     } else {
         durable.min(loaded.recovery_point)
     };
-    // After an unclean end: the closed segments above that point, and the one before it, whose indexes may not be durable.
-    let unsettled = if loaded.report.clean {
-        Vec::new()
-    } else {
-        let first = bases.partition_point(|&base| base < durable);
-        bases.get(first.saturating_sub(1)..).unwrap_or(&[]).to_vec()
-    };
+    let unsettled = unsettled(&loaded.report, &bases, durable);
     let mut writer = PartitionWriter {
         directory: Arc::clone(directory),
         place,
@@ -223,6 +246,9 @@ pub(super) fn assemble(
         writer.segments.active.touch()?;
         make_epochs_file(directory)?;
     }
+    if !is_new || recovers {
+        forget_if_shorter(&mut writer, promised, recovers)?;
+    }
     if loaded.recovery_point > durable {
         // The caller passed this recovery point, so everything below it is synced.
         let mut job = writer.commit_job()?;
@@ -230,6 +256,46 @@ pub(super) fn assemble(
         job.run()?;
     }
     Ok(writer)
+}
+
+/// After an unclean end: the closed segments above what is durable, and the one before it, whose indexes may not be.
+fn unsettled(report: &RecoveryReport, bases: &[i64], durable: i64) -> Vec<i64> {
+    if report.clean {
+        return Vec::new();
+    }
+    let first = bases.partition_point(|&base| base < durable);
+    bases.get(first.saturating_sub(1)..).unwrap_or(&[]).to_vec()
+}
+
+/// Takes the mark of a clean stop away for good from a log that lost what its broker may have promised.
+fn forget_if_shorter(
+    writer: &mut PartitionWriter,
+    promised: Option<i64>,
+    recovers: bool,
+) -> Result<()> {
+    if is_shorter(&writer.report, promised, recovers) && writer.place.forget_marker()? {
+        let told = unclean_from_now(writer.report.log_end_offset);
+        writer.report.warnings.push(told);
+    }
+    Ok(())
+}
+
+/// Whether a log lost what its broker may have promised. Opening looks only at what it cuts itself: a log that was shorter before keeps the
+/// mark that it had, with a warning; `recover` is asked to make whole what a broker is to start with.
+fn is_shorter(report: &RecoveryReport, promised: Option<i64>, recovers: bool) -> bool {
+    let is_below = promised.is_some_and(|line| line > report.log_end_offset);
+    let is_cut = !report.cut.is_empty();
+    (is_below && (is_cut || recovers)) || report.cut.iter().any(|cut| cut.had_batches)
+}
+
+/// By KIP-966 a broker that starts with the epoch of its clean-shutdown marker stays in the ISR and may lead. Sound replicas would cut
+/// themselves to what it has.
+fn unclean_from_now(log_end: i64) -> String {
+    format!(
+        "the log ends at offset {log_end} now, and had more: the mark of a clean stop is not put back, as by it the controllers would take this \
+         broker's replicas for whole. If other brokers have replicas, start those first: where this broker leads, they cut theirs to offset \
+         {log_end}"
+    )
 }
 
 /// Recovers a log that was not closed cleanly or is damaged, so that it can be appended to. Reads whole segments, truncates the
@@ -245,14 +311,15 @@ pub fn recover(
     options: &OpenOptions,
     recover: &RecoverOptions,
 ) -> Result<RecoveryReport> {
-    let (directory, topic, partition) =
-        open::directory(path.as_ref(), options, !recover.dry_run, None)?;
+    let directory = open::directory(path.as_ref(), options, !recover.dry_run, None)?;
+    let (topic, partition) = (&directory.topic, directory.partition);
     view::refuse_other(directory.disk.as_ref(), &directory.path)?;
     let mut warnings = Vec::new();
-    let mut place = PartitionState::new(&directory, &topic, partition, None)?;
+    let mut place = PartitionState::new(&directory, topic, partition, None)?;
     let surroundings = Surroundings::new(options, None, &[], None)?;
-    place.join(&surroundings.membership(&directory.path, &topic, partition)?);
-    let config = read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
+    // What is refused is refused before anything is created.
+    surroundings.membership(&directory.path, topic, partition)?;
+    read_config(directory.disk.as_ref(), &directory.path)?;
     let locks = if recover.dry_run {
         Vec::new()
     } else {
@@ -262,6 +329,9 @@ pub fn recover(
         drop(locks);
         return self::recover(path, options, recover);
     }
+    // Read again: until it was locked, another process may have changed them.
+    place.join(&surroundings.membership(&directory.path, topic, partition)?);
+    let config = read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let mut start = place.read(&mut warnings)?;
     start.clean = false;
     start.own = None;
@@ -281,7 +351,15 @@ pub fn recover(
         progress: recover.progress.clone(),
     };
     if recover.dry_run {
-        return Ok(load(&directory, &config, terms, options.interrupt.as_ref())?.report);
+        let promised = terms.start.promised();
+        let interrupt = options.interrupt.as_ref();
+        let mut report = load(&directory, &config, terms, &place, interrupt)?.report;
+        if is_shorter(&report, promised, true) && place.has_marker()? {
+            report
+                .warnings
+                .push(unclean_from_now(report.log_end_offset));
+        }
+        return Ok(report);
     }
     let write = WriteOptions::default();
     let mut writer = assemble(&directory, place, config, terms, options, &write, locks)?;

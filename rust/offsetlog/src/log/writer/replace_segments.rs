@@ -281,10 +281,10 @@ impl PartitionWriter {
 
     fn give_state(&self, base: i64, suffix: &str, from: FileState, to: FileState) -> Result<()> {
         let path = segment_path(&self.directory.path, base, suffix);
-        let from = with_state(&path, from);
+        let (from, to) = (with_state(path.clone(), from), with_state(path, to));
         self.directory
             .disk
-            .rename(&from, &with_state(&path, to))
+            .rename(&from, &to)
             .map_err(|error| Error::io(IoCall::Rename, &from, error))
     }
 

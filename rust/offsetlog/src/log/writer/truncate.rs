@@ -243,6 +243,7 @@ impl PartitionWriter {
             now,
             dry_run: false,
             clean: false,
+            recovered: None,
         };
         let mut tracked = Tracked {
             states: std::mem::replace(&mut self.producers.states, ProducerStates::new()),

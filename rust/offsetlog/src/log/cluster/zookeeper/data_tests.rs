@@ -11,6 +11,7 @@ use super::*;
 use crate::codec::Compressor;
 use crate::disk::RealDisk;
 use crate::log::cluster::{Membership, Metadata};
+use crate::step_progress::DirectoryProgress;
 use offsetlog_format::Uuid;
 use offsetlog_format::builder::Compress;
 use offsetlog_format::checksum::Adler32;
@@ -97,9 +98,11 @@ fn planted(files: &[(&str, Vec<u8>)]) -> TempDir {
 
 fn read_of(place: &Path, cluster_id: Option<&str>) -> Result<Found> {
     let found = Places::find(&RealDisk, place)?;
-    found
-        .expect("files of ZooKeeper's")
-        .read(&OpenOptions::default(), cluster_id)
+    found.expect("files of ZooKeeper's").read(
+        &OpenOptions::default(),
+        cluster_id,
+        &mut Steps::new(&DirectoryProgress::default()),
+    )
 }
 
 fn read(files: &[(&str, Vec<u8>)]) -> Result<Found> {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::local_path::local_path;
 use crate::log::OpenOptions;
 use crate::log::cluster::secrets::{HIDDEN, is_secret};
+use crate::step_progress::{DirectoryProgress, Steps};
 use offsetlog_format::json;
 use std::path::Path;
 
@@ -26,16 +27,17 @@ pub enum NodeAnswer {
 
 /// Reads one node from the data of a ZooKeeper server, running or not: from its newest snapshot and the transactions after it. Unless
 /// `show_secrets`, [`HIDDEN`] replaces passwords and unknown settings; if settings cannot be read, it replaces all data. Holds all nodes in
-/// memory.
+/// memory. Calls `progress` before the snapshot and each file of transactions.
 ///
 /// # Errors
-/// `LogDir` where there is no such data, or transactions are missing; `MetadataFile` for damage; `Argument` for an invalid path; `Limit`,
+/// Those of `progress`. `LogDir` where there is no such data, or transactions are missing; `MetadataFile` for damage; `Argument` for an invalid path; `Limit`,
 /// `Io`, `Interrupted`.
 pub fn zookeeper_node(
     folder: &Path,
     node: &str,
     show_secrets: bool,
     options: &OpenOptions,
+    progress: &DirectoryProgress,
 ) -> Result<NodeAnswer> {
     let folder = local_path(folder)?;
     let Some(rest) = node.strip_prefix('/') else {
@@ -46,7 +48,9 @@ pub fn zookeeper_node(
         let reason = "no data of ZooKeeper's found (version-2 with snapshot. and log. files)";
         return Err(Error::log_dir(&folder, reason));
     };
-    let nodes = places.nodes(options, true)?;
+    let mut steps = Steps::new(progress);
+    let nodes = places.nodes(options, true, &mut steps)?;
+    steps.end()?;
     // The root is nothing, as in a snapshot.
     let mut path = match rest.trim_end_matches('/') {
         "" => String::new(),

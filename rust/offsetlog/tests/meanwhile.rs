@@ -1,0 +1,279 @@
+//! What another process does between the first look at a partition and the lock on it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, RealDisk};
+use offsetlog::{
+    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter,
+    MaintainOptions, NewTopic, OpenOptions, Route, WriteOptions,
+};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+/// What the other process does, and the lock file that was opened before it did so.
+type Work = Box<dyn FnOnce() -> PathBuf + Send>;
+
+/// The system's disk, on which another process does something once, when a partition is about to be locked: its lock file is open by then.
+#[derive(Clone)]
+struct Meanwhile(Arc<Mutex<Option<Work>>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
+}
+
+impl Disk for Meanwhile {
+    fn is_systems(&self) -> bool {
+        true
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        RealDisk.list(directory)
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        RealDisk.open(path, access)
+    }
+
+    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        RealDisk.open_uncached(path)
+    }
+
+    fn boot_id(&self) -> Option<u128> {
+        RealDisk.boot_id()
+    }
+
+    fn stat(&self, path: &Path) -> io::Result<FileStat> {
+        RealDisk.stat(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.create_directory(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> io::Result<()> {
+        RealDisk.unlink(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_directory(path)
+    }
+
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        RealDisk.sync_directory(path)
+    }
+
+    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
+        let work = if path.ends_with(".offsetlog.lock") {
+            self.0.lock().unwrap().take()
+        } else {
+            None
+        };
+        match work {
+            Some(work) => RealDisk.lock(&work(), kind),
+            None => RealDisk.lock(path, kind),
+        }
+    }
+
+    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
+        RealDisk.lock_holder(path)
+    }
+}
+
+/// Options of the process that is late.
+fn late(work: impl FnOnce() -> PathBuf + Send + 'static) -> OpenOptions {
+    OpenOptions {
+        disk: Arc::new(Meanwhile(Arc::new(Mutex::new(Some(Box::new(work)))))),
+        ..OpenOptions::default()
+    }
+}
+
+fn log_dir(path: &Path, options: &OpenOptions) -> LogDir {
+    LogDir::open_for_append(&[path], options, &LogDirOptions::default()).unwrap()
+}
+
+fn config(pairs: &[(&str, &str)]) -> LogConfig {
+    LogConfig::parse(pairs.iter().copied()).unwrap()
+}
+
+fn create(of: &LogDir, name: &str, pairs: &[(&str, &str)]) {
+    let new = NewTopic {
+        name,
+        partitions: 1,
+        config: config(pairs),
+        topic_id: None,
+    };
+    of.create_topic(&new).unwrap();
+}
+
+fn batch(timestamp: i64) -> BatchBuilder {
+    let mut batch = BatchBuilder::default();
+    batch.push(timestamp, None, Some(&[b'x'; 50]), &[]).unwrap();
+    batch
+}
+
+/// Appends records that are as old as can be, each in a batch of its own.
+fn append(of: &LogDir, topic: &str, count: i64) {
+    for at in 0..count {
+        let mut batch = batch(1000 + at);
+        let route = Route::Partition(0);
+        of.append(topic, route, &mut batch, &AppendOptions::default())
+            .unwrap();
+    }
+}
+
+/// The lock file of the folder that a deletion renamed.
+fn renamed_lock(path: &Path) -> PathBuf {
+    let found = std::fs::read_dir(path)
+        .unwrap()
+        .map(|of| of.unwrap().path());
+    let mut found = found.filter(|of| of.to_string_lossy().ends_with("-delete"));
+    found.next().unwrap().join(".offsetlog.lock")
+}
+
+/// Two writers would append at the same offsets.
+#[test]
+fn a_folder_that_was_made_anew_has_one_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    let first = log_dir(&path, &OpenOptions::default());
+    create(&first, "t", &[]);
+    append(&first, "t", 4);
+    first.close().unwrap();
+    let (inside, keep) = (path.clone(), Arc::new(Mutex::new(None)));
+    let kept = Arc::clone(&keep);
+    let options = late(move || {
+        let other = log_dir(&inside, &OpenOptions::default());
+        other.delete_topic("t").unwrap();
+        create(&other, "t", &[]);
+        append(&other, "t", 3);
+        *kept.lock().unwrap() = Some(other);
+        renamed_lock(&inside)
+    });
+    let opened = LogWriter::open(path.join("t-0"), &options, &WriteOptions::default());
+    let error = opened.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Locked { .. }), "{error}");
+    let other = keep.lock().unwrap().take().unwrap();
+    append(&other, "t", 3);
+    other.close().unwrap();
+    // Nobody holds it now, and it is the new one that is opened.
+    let after = LogWriter::open(path.join("t-0"), &options, &WriteOptions::default()).unwrap();
+    assert_eq!(after.log().log_end_offset().unwrap(), 6);
+}
+
+/// The retention of the old topic would remove the records of the new one.
+#[test]
+fn upkeep_goes_by_the_settings_of_the_topic_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    let first = log_dir(&path, &OpenOptions::default());
+    create(&first, "t", &[("retention.ms", "1000")]);
+    append(&first, "t", 1);
+    first.close().unwrap();
+    let inside = path.clone();
+    let options = late(move || {
+        let other = log_dir(&inside, &OpenOptions::default());
+        other.delete_topic("t").unwrap();
+        let settings = [("retention.ms", "-1"), ("internal.segment.bytes", "300")];
+        create(&other, "t", &settings);
+        append(&other, "t", 8);
+        other.close().unwrap();
+        renamed_lock(&inside)
+    });
+    let late = log_dir(&path, &options);
+    let report = late.maintain(&MaintainOptions::default()).unwrap();
+    assert!(report.partitions.is_empty(), "{report:?}");
+    let log = late.log("t", 0).unwrap();
+    assert_eq!(log.log_start_offset().unwrap(), 0);
+    assert_eq!(log.log_end_offset().unwrap(), 8);
+}
+
+/// Settings that were stored before the lock was taken hold, whatever was read before that.
+#[test]
+fn settings_that_were_stored_meanwhile_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    let first = log_dir(&path, &OpenOptions::default());
+    let settings = [("retention.ms", "1000"), ("internal.segment.bytes", "300")];
+    create(&first, "t", &settings);
+    append(&first, "t", 8);
+    first.close().unwrap();
+    let inside = path.clone();
+    let options = late(move || {
+        let other = log_dir(&inside, &OpenOptions::default());
+        other
+            .set_topic_config("t", &config(&[("retention.ms", "-1")]))
+            .unwrap();
+        other.close().unwrap();
+        inside.join("t-0/.offsetlog.lock")
+    });
+    let late = log_dir(&path, &options);
+    let report = late.maintain(&MaintainOptions::default()).unwrap();
+    assert!(report.partitions.is_empty(), "{report:?}");
+    assert_eq!(late.log("t", 0).unwrap().log_start_offset().unwrap(), 0);
+}
+
+/// A process that found no stored settings does not replace those that another one stored since.
+#[test]
+fn settings_of_the_first_writer_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t-0");
+    let given = config(&[("retention.ms", "-1")]);
+    let (inside, stored) = (path.clone(), given.clone());
+    let options = late(move || {
+        let write = WriteOptions {
+            config: Some(stored),
+            ..WriteOptions::default()
+        };
+        let other = LogWriter::open(&inside, &OpenOptions::default(), &write).unwrap();
+        other.close().unwrap();
+        inside.join(".offsetlog.lock")
+    });
+    let late = LogWriter::open(&path, &options, &WriteOptions::default()).unwrap();
+    assert_eq!(late.config().retention_ms(), -1);
+    late.close().unwrap();
+    let text = std::fs::read_to_string(path.join(".offsetlog.config")).unwrap();
+    assert!(text.contains("retention.ms"), "{text}");
+}
+
+/// Two processes change two settings at once, and both are told that theirs is stored.
+#[test]
+fn each_of_two_changes_of_settings_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_path_buf();
+    let first = log_dir(&path, &OpenOptions::default());
+    create(&first, "t", &[("segment.ms", "5000")]);
+    first.close().unwrap();
+    let change = |of: &LogDir, name: &'static str, value: &'static str| {
+        let changed = of.change_topic_config("t", |stored| {
+            LogConfig::parse(stored.given().chain([(name, value)]))
+        });
+        changed.unwrap();
+    };
+    let inside = path.clone();
+    let options = late(move || {
+        let other = log_dir(&inside, &OpenOptions::default());
+        change(&other, "retention.ms", "-1");
+        other.close().unwrap();
+        inside.join("t-0/.offsetlog.lock")
+    });
+    let late = log_dir(&path, &options);
+    change(&late, "max.message.bytes", "5000");
+    let stored = late.topic_config("t").unwrap();
+    let stored: Vec<_> = stored.given().collect();
+    let expected = [
+        ("max.message.bytes", "5000"),
+        ("retention.ms", "-1"),
+        ("segment.ms", "5000"),
+    ];
+    assert_eq!(stored, expected);
+}

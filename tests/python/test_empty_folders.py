@@ -1,0 +1,141 @@
+"""A folder without anything of a log dir among log dirs, as the mount point of a disk that is not mounted: refused, and nothing is made in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from golden import CLEAN, CLEAN_LOG_DIRS
+from writing import tree
+
+from offsetlog import LogDir, LogDirError, Server, identity, metadata_as_commands, partition_for, restore
+from offsetlog._offsetlog import run_cli
+
+READING: dict[str, Callable[[list[Path], Path], object]] = {
+    "open": lambda paths, _: LogDir.open(paths),
+    "groups": lambda paths, _: LogDir.open(paths).groups(),
+    "restore": lambda paths, root: restore(paths, root / "into", topics=["g-plain"]),
+    "restore plan": lambda paths, root: restore(paths, root / "into", topics=["g-plain"], dry_run=True),
+    "identity": lambda paths, _: identity(*paths),
+    "commands": lambda paths, _: metadata_as_commands(*paths),
+    "serve": lambda paths, _: Server(paths),
+}
+
+
+@pytest.mark.parametrize("verb", READING)
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_reading_refuses_it_wherever_it_is_named(verb: str, at: int, tmp_path: Path) -> None:
+    """Alone and beside others."""
+    empty = tmp_path / "mnt"
+    empty.mkdir()
+    paths = [*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"]
+    paths.insert(at, empty)
+    with pytest.raises(LogDirError, match="not a log dir; is its disk mounted") as refused:
+        READING[verb](paths, tmp_path)
+    assert refused.value.path == str(empty)
+    with pytest.raises(LogDirError, match="not a log dir") as refused:
+        READING[verb]([empty], tmp_path)
+    assert refused.value.path == str(empty)
+    assert [path.name for path in tmp_path.rglob("*")] == ["mnt"]
+
+
+@pytest.mark.parametrize("verb", ["ls", "verify", "groups", "cat"])
+def test_the_command_line_says_it_too(verb: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(["offsetlog", verb, str(CLEAN_LOG_DIRS[0]), str(tmp_path)], []) == 2
+    assert "not a log dir" in capfd.readouterr().err
+
+
+def test_a_partition_named_by_itself_is_no_mount_point(tmp_path: Path) -> None:
+    """Its directory may be one."""
+    (tmp_path / "t-1").mkdir()
+    with pytest.raises(LogDirError, match="is its disk mounted"):
+        LogDir.open([CLEAN_LOG_DIRS[0] / "g-many-entries-0", tmp_path / "t-1"])
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "lost+found"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_no_record_goes_to_another_partition_while_a_disk_is_away(how: str, order: int, tmp_path: Path) -> None:
+    """Its key would be routed among the partitions that are here, and the topic made again where it is not known."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    with LogDir.open(folders, "a") as log_dir:
+        log_dir.create_topic("t", 2)
+    away = next(folder for folder in folders if (folder / "t-1").is_dir())
+    away.rename(tmp_path / "aside")
+    if how != "missing":
+        away.mkdir()
+    if how == "lost+found":
+        (away / how).mkdir()
+    before = tree(tmp_path)
+    with pytest.raises(LogDirError, match="is the disk of this one mounted") as refused:
+        LogDir.open(folders[::order], "a")
+    assert refused.value.path == str(away)
+    assert tree(tmp_path) == before
+    if how == "lost+found":
+        (away / how).rmdir()
+    if how != "missing":
+        away.rmdir()
+    (tmp_path / "aside").rename(away)
+    key = next(b"%d" % number for number in range(99) if partition_for(b"%d" % number, 2) == 1)
+    with LogDir.open(folders, "a") as log_dir:
+        assert log_dir.append("t", b"x", key=key).partition == 1
+
+
+@pytest.mark.parametrize("way", ["opened alone", "a lock file"])
+def test_a_new_disk_is_added_as_the_error_says(way: str, tmp_path: Path) -> None:
+    used, new = tmp_path / "used", tmp_path / "new"
+    with LogDir.open(used, "a") as log_dir:
+        log_dir.create_topic("t", 1)
+    with pytest.raises(LogDirError, match=r"open it alone for appending first, or make the folder with an empty file \.lock in it"):
+        LogDir.open([used, new], "a")
+    if way == "opened alone":
+        LogDir.open(new, "a").close()
+    else:
+        new.mkdir()
+        (new / ".lock").touch()
+    with LogDir.open([used, new], "a") as log_dir:
+        log_dir.create_topic("u", 1)
+    assert (new / "u-0").is_dir()
+    assert LogDir.open([used, new]).topics() == {"t": [0], "u": [0]}
+
+
+def test_all_of_them_may_be_new(tmp_path: Path) -> None:
+    """And empty, or with what an opening left that ended at the second."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    folders[0].mkdir()
+    (folders[0] / ".lock").touch()
+    with LogDir.open(folders, "a") as log_dir:
+        log_dir.create_topic("t", 2)
+        log_dir.delete_topic("t")
+    with LogDir.open(folders) as log_dir:
+        assert log_dir.topics() == {}
+
+
+def test_restore_does_not_go_on_beside_a_target_that_is_away(tmp_path: Path) -> None:
+    into = [tmp_path / "a", tmp_path / "b"]
+    report = restore([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], into, topics=["g-plain", "g-epochs"])
+    assert {Path(each.into[0].path).parent for each in report.partitions} == set(into)
+    into[1].rename(tmp_path / "aside")
+    for _ in range(2):
+        with pytest.raises(LogDirError, match="is the disk of this one mounted"):
+            restore([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], into, topics=["g-plain", "g-epochs"], dry_run=True)
+        into[1].mkdir(exist_ok=True)
+    into[1].rmdir()
+    (tmp_path / "aside").rename(into[1])
+    report = restore([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], into, topics=["g-plain", "g-epochs"])
+    assert {each.state for each in report.partitions} == {"there"}
+
+
+def test_a_log_dir_that_goes_away_keeps_what_is_known(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    with LogDir.open(folders, "a") as log_dir:
+        log_dir.create_topic("t", 2)
+    with LogDir.open(folders) as log_dir:
+        folders[1].rename(tmp_path / "aside")
+        folders[1].mkdir()
+        with pytest.raises(LogDirError, match="is its disk mounted"):
+            log_dir.refresh()
+        assert log_dir.topics() == {"t": [0, 1]}
+        folders[1].rmdir()
+        (tmp_path / "aside").rename(folders[1])
+        log_dir.refresh()

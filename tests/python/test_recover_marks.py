@@ -1,0 +1,105 @@
+"""The mark of a clean stop behind a recovery: by its broker epoch a broker stays in the ISR (KIP-966), and may lead with what it has left."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from golden import CLEAN_LOG_DIRS, DATA, named
+from test_lost_end import LAST, NAME
+
+from offsetlog import Log, recover
+
+MARK = ".kafka_cleanshutdown"
+# One with a line of its log start offset, which no append moves.
+PREFIX = "g-deleted-prefix-0"
+END = named(PREFIX)[0].end
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(CLEAN_LOG_DIRS[0], tmp_path / "logs"))
+
+
+def damage(log_dir: Path, how: str) -> None:
+    path = log_dir / NAME / f"{LAST:020}.log"
+    if how == "all":
+        for file in (log_dir / NAME).iterdir():
+            file.unlink()
+        return
+    if how == "segment":
+        for file in (log_dir / NAME).glob(f"{LAST:020}.*"):
+            file.unlink()
+        return
+    data = bytearray(path.read_bytes())
+    if how == "batch":
+        data[-3] ^= 1
+    elif how == "torn":
+        data += data[:40]
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("how", "is_back"), [("all", False), ("segment", False), ("batch", False), ("torn", True), ("nothing", True)])
+def test_the_mark_comes_back_only_if_nothing_was_lost(how: str, is_back: bool, log_dir: Path) -> None:
+    damage(log_dir, how)
+    dry = recover(log_dir / NAME, dry_run=True)
+    assert (log_dir / MARK).exists()
+    report = recover(log_dir / NAME)
+    assert (log_dir / MARK).exists() == is_back
+    assert not list(log_dir.glob("offsetlog-unclean"))
+    for each in (dry, report):
+        told = [text for text in each.warnings if "the mark of a clean stop is not put back" in text]
+        assert len(told) == (not is_back)
+        assert all(f"they cut theirs to offset {report.log_end_offset}" in text for text in told)
+
+
+def test_opening_to_write_leaves_it_as_it_was_and_tells(log_dir: Path) -> None:
+    """It cuts nothing here: who left the log so, and the mark, is not known."""
+    damage(log_dir, "segment")
+    with Log.open(log_dir / NAME, "a", single_replica=True) as log:
+        assert any("high watermark" in text for text in log.recovery_report.warnings)
+        log.append(b"value")
+    assert (log_dir / MARK).exists()
+
+
+def test_where_there_was_none_nothing_is_told(tmp_path: Path) -> None:
+    log_dir = Path(shutil.copytree(DATA / "kafka-4.3.0" / "unclean" / "log-dir-1", tmp_path / "logs"))
+    partition = next(each for each in log_dir.iterdir() if each.name.startswith("g-") and list(each.glob("*.log")))
+    report = recover(partition)
+    assert not [text for text in report.warnings if "mark of a clean stop" in text]
+    assert not (log_dir / MARK).exists()
+
+
+@pytest.mark.parametrize(("last", "is_told"), [("a broker", True), ("we", True), ("we, killed", False)])
+def test_who_noted_the_start_of_a_log_may_not_be_the_last_who_had_it(last: str, is_told: bool, log_dir: Path) -> None:
+    partition = log_dir / PREFIX
+    before = {file.name for file in partition.iterdir()}
+
+    def grown() -> int:
+        with Log.open(partition, "a", single_replica=True) as log:
+            log.append(b"value")
+            return log.log_end_offset
+
+    end = grown()
+    state = (partition / ".offsetlog.state").read_text(encoding="utf-8")
+    if last == "a broker":
+        # The log and the checkpoints go on, and our state file stays as it was.
+        end = grown()
+        (partition / ".offsetlog.state").write_text(state, encoding="utf-8")
+    elif last == "we, killed":
+        left = [line for line in state.splitlines() if not line.startswith("clean:")]
+        (partition / ".offsetlog.state").write_text("\n".join([*left, f"boot: {1:032x}", ""]), encoding="utf-8")
+    assert f"g-deleted-prefix 0 {end}" in (log_dir / "replication-offset-checkpoint").read_text(encoding="utf-8").splitlines()
+    assert (log_dir / MARK).exists()
+    # What was appended is in segments of its own.
+    for file in partition.iterdir():
+        if file.name not in before and file.suffix in {".log", ".index", ".timeindex"}:
+            file.unlink()
+    dry = recover(partition, dry_run=True)
+    report = recover(partition)
+    assert (log_dir / MARK).exists() == (not is_told)
+    for each in (dry, report):
+        assert each.log_end_offset == END
+        assert len([text for text in each.warnings if f"the high watermark of its log dir is {end}" in text]) == is_told
+        assert len([text for text in each.warnings if "the mark of a clean stop is not put back" in text]) == is_told
