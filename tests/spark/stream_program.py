@@ -39,7 +39,9 @@ class Driver:
     def __init__(self, logs: str, folder: Path) -> None:
         self._logs = logs
         self._folder = folder
-        self.spark = session("kills", folder / "warehouse", master="local[2,8]")
+        # Of a stream that begins anew, most of the time was its processes' imports.
+        settings = {"spark.python.daemon.module": "preloaded_daemon"}
+        self.spark = session("kills", folder / "warehouse", settings, master="local[2,8]")
         offsetlog.spark.register(self.spark)
         (folder / "each").mkdir(parents=True, exist_ok=True)
         self.queries = {name: self._start(name) for name in ("each", "topic")}
