@@ -303,11 +303,7 @@ impl BatchHeader {
     /// `Truncated` when the batch is incomplete; `Checksum`.
     #[inline]
     pub fn check_crc(&self, bytes: &[u8]) -> Result<(), FormatError> {
-        let (algorithm, part, at, from) = if self.magic == 2 {
-            (Algorithm::Crc32c, Part::BatchHeader, 17, CRC_COVERS_FROM_V2)
-        } else {
-            (Algorithm::Crc32, Part::Message, 12, 16)
-        };
+        let (algorithm, part, at, from) = self.checksum();
         match bytes.get(from..self.size_bytes) {
             Some(covered) => checksum::check(part, at, algorithm, self.crc, covered),
             None => Err(FormatError::new(
@@ -318,6 +314,30 @@ impl BatchHeader {
                     available: bytes.len(),
                 },
             )),
+        }
+    }
+
+    /// Whether the checksum is that of the batch's bytes, which come part by part: `read` is called once, with the place of the first byte
+    /// that it covers, and with what takes the bytes from there to the end.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn has_crc_of<E>(
+        &self,
+        read: impl FnOnce(usize, &mut dyn FnMut(&[u8])) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let (algorithm, _, _, from) = self.checksum();
+        let computed = checksum::of_parts(algorithm, |take| read(from, take))?;
+        Ok(computed == self.crc)
+    }
+
+    /// Which checksum it is, in which part, where it stands, and from which byte on it covers the batch.
+    #[inline]
+    const fn checksum(&self) -> (Algorithm, Part, usize, usize) {
+        if self.magic == 2 {
+            (Algorithm::Crc32c, Part::BatchHeader, 17, CRC_COVERS_FROM_V2)
+        } else {
+            (Algorithm::Crc32, Part::Message, 12, 16)
         }
     }
 

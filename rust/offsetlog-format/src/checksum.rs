@@ -92,6 +92,33 @@ impl Adler32 {
     }
 }
 
+/// The checksum of bytes that come part by part: `read` is called once, with what takes them.
+///
+/// # Errors
+/// Those of `read`.
+pub fn of_parts<E>(
+    algorithm: Algorithm,
+    read: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
+) -> Result<u32, E> {
+    match algorithm {
+        Algorithm::Adler32 => {
+            let mut sum = Adler32::default();
+            read(&mut |part: &[u8]| sum.update(part))?;
+            Ok(sum.value())
+        }
+        Algorithm::Crc32 => {
+            let mut sum = crc32fast::Hasher::new();
+            read(&mut |part: &[u8]| sum.update(part))?;
+            Ok(sum.finalize())
+        }
+        Algorithm::Crc32c => {
+            let mut sum = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+            read(&mut |part: &[u8]| sum.update(part))?;
+            Ok(sum.finalize() as u32)
+        }
+    }
+}
+
 /// Compares a stored checksum with that of `covered`.
 ///
 /// # Errors
@@ -152,6 +179,24 @@ mod tests {
             )
             .is_ok()
         );
+    }
+
+    #[test]
+    fn parts_have_the_checksum_of_the_whole() {
+        for (algorithm, value) in [
+            (Algorithm::Crc32c, 0xe306_9283),
+            (Algorithm::Crc32, 0xcbf4_3926),
+            (Algorithm::Adler32, 0x091e_01de),
+        ] {
+            let found = of_parts::<()>(algorithm, |take| {
+                take(b"1234");
+                take(b"");
+                take(b"56789");
+                Ok(())
+            });
+            assert_eq!(found, Ok(value));
+            assert_eq!(of_parts(algorithm, |_| Err("no disk")), Err("no disk"));
+        }
     }
 
     /// Sums that are as great as they can be before they are made small: 20,000 times 255, by zlib.

@@ -8,7 +8,7 @@ use super::{SCAN_BYTES, Walk};
 use crate::error::Result;
 use crate::memory;
 use offsetlog_format::batch::{FRAME_BYTES, LOG_OVERHEAD_BYTES};
-use offsetlog_format::{BatchHeader, BatchView, Fault, FormatError, Frame};
+use offsetlog_format::{BatchHeader, Fault, FormatError, Frame};
 
 /// After this many bytes checksummed without success per byte of the segment, a search gives up. Hostile bytes can hold a
 /// header at every twentieth byte, each of which claims all bytes that follow.
@@ -113,8 +113,7 @@ impl Walk {
         if !self.may_checksum(&header, position) {
             return Ok(false);
         }
-        let whole = self.bytes_at(position, header.size_bytes, false)?;
-        Ok(header.check_crc(whole).is_ok())
+        self.has_right_checksum(&header, position)
     }
 
     /// Whether only the magic byte is wrong, which the checksum of magic 2 does not cover. Such a batch was written completely.
@@ -122,28 +121,32 @@ impl Walk {
         if !matches!(error.fault, Fault::UnknownMagic { .. }) {
             return Ok(false);
         }
-        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
-        let mut bytes = memory::copy(self.bytes_at(self.position, left as usize, false)?)?;
-        if let Some(magic) = bytes.get_mut(16) {
-            *magic = 2;
-        }
-        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
+        self.is_whole_with(|front| {
+            if let Some(magic) = front.get_mut(MAGIC_AT) {
+                *magic = 2;
+            }
+        })
     }
 
     /// Whether a complete batch of magic 2 with a valid checksum starts here. Its offset is ignored: no checksum covers it.
     pub(crate) fn stands_on_whole_batch(&mut self) -> Result<bool> {
-        let left = (self.end - self.position).min(self.segment.directory.limits.max_batch_bytes);
-        let Ok(frame) = Frame::parse(self.bytes_at(self.position, FRAME_BYTES, false)?) else {
+        self.is_whole_with(|front| {
+            if let Some(offset) = front.get_mut(..LENGTH_AT) {
+                offset.fill(0);
+            }
+        })
+    }
+
+    /// Whether a complete batch of magic 2 with a valid checksum starts here, after this change of bytes that the checksum does not cover.
+    fn is_whole_with(&mut self, change: impl FnOnce(&mut [u8])) -> Result<bool> {
+        let front = self.bytes_at(self.position, BatchHeader::LONGEST, false)?;
+        let mut front = memory::copy(front)?;
+        change(&mut front);
+        let Ok(header) = BatchHeader::parse(&front) else {
             return Ok(false);
         };
-        if frame.magic < 2 || frame.size_bytes as u64 > left {
-            return Ok(false);
-        }
-        let mut bytes = memory::copy(self.bytes_at(self.position, frame.size_bytes, false)?)?;
-        if let Some(offset) = bytes.get_mut(..8) {
-            offset.fill(0);
-        }
-        Ok(BatchView::parse(&bytes).is_ok_and(|batch| batch.check_crc().is_ok()))
+        let is_here = header.size_bytes as u64 <= self.end.saturating_sub(self.position);
+        Ok(header.magic == 2 && is_here && self.has_right_checksum(&header, self.position)?)
     }
 
     /// Whether a batch with a valid checksum and a higher offset starts anywhere after the current position. If so, the current
@@ -218,7 +221,6 @@ impl Walk {
             frame.offset > self.previous
                 && self.is_near(frame.offset)
                 && frame.size_bytes as u64 <= self.end - position
-                && frame.size_bytes as u64 <= self.segment.directory.limits.max_batch_bytes
         })
     }
 
@@ -238,8 +240,8 @@ impl Walk {
         if !self.may_checksum(&header, position) {
             return Ok(None);
         }
-        let whole = self.bytes_at(position, header.size_bytes, false)?;
-        let is_whole = header.size_bytes >= LOG_OVERHEAD_BYTES && header.check_crc(whole).is_ok();
+        let is_whole = header.size_bytes >= LOG_OVERHEAD_BYTES
+            && self.has_right_checksum(&header, position)?;
         if !is_whole || !in_place {
             return Ok(Some(is_whole));
         }
@@ -247,11 +249,33 @@ impl Walk {
         self.goes_on(behind, header.last_offset).map(Some)
     }
 
-    /// Takes the size of a batch off the checksum budget. Returns `false` if the budget is too small or the batch cannot be
-    /// read.
+    /// Whether the checksum of a batch, which is here to its end, is right. One above `max_batch_bytes` is read part by part: it is a batch
+    /// of the log, and who steps on it gets the error of that limit.
+    fn has_right_checksum(&mut self, header: &BatchHeader, position: u64) -> Result<bool> {
+        if header.size_bytes as u64 <= self.segment.directory.limits.max_batch_bytes {
+            let whole = self.bytes_at(position, header.size_bytes, false)?;
+            return Ok(header.check_crc(whole).is_ok());
+        }
+        let end = position.saturating_add(header.size_bytes as u64);
+        header.has_crc_of(|from, take| -> Result<()> {
+            let mut at = position.saturating_add(from as u64);
+            while at < end {
+                let wanted = (end - at).min(SCAN_BYTES as u64) as usize;
+                let part = self.bytes_at(at, wanted, false)?;
+                if part.is_empty() {
+                    break;
+                }
+                at += part.len() as u64;
+                take(part);
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes the size of a batch off the checksum budget. Returns `false` if the budget is too small or the batch is not here to its end.
     fn may_checksum(&mut self, header: &BatchHeader, position: u64) -> bool {
         let size = header.size_bytes as u64;
-        if size > self.end - position || size > self.segment.directory.limits.max_batch_bytes {
+        if size > self.end - position {
             return false;
         }
         match self.search_budget.checked_sub(size) {
