@@ -283,3 +283,46 @@ def test_other_limits_are_errors_too(name: str, tmp_path: Path) -> None:
         told = [each.reason or "" for each in report.partitions] + list(report.warnings)
         assert any(f"limit {name} reached" in text for text in told)
     assert not list((tmp_path / "restored").rglob("*.log"))
+
+
+CHECKPOINTS = ("log-start-offset-checkpoint", "replication-offset-checkpoint")
+
+
+def with_a_start(place: Path, *, others: int = 0) -> Path:
+    """A log that begins at offset 32 by its log dir, and ends four records before its high watermark."""
+    golden = TORN["g-torn-cut-batch-0"]
+    old = golden.copy(place)
+    lines = [f"{golden.topic} 0 32", *(f"other {number} 0" for number in range(others))]
+    (place / CHECKPOINTS[0]).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    return old
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_checkpoint_that_is_ignored_is_told(name: str, tmp_path: Path) -> None:
+    """With it, deleted records would stay deleted, and an end that was acknowledged and is missing would be a loss."""
+    old = with_a_start(tmp_path / "old")
+    sound = salvage(old, tmp_path / "sound" / old.name)
+    assert (sound.log_start_offset, sound.records, sound.warnings) == (32, 60, ())
+    assert [(loss.start, loss.stop) for loss in sound.losses] == [(92, 96)]
+    (old.parent / name).write_text("no checkpoint\n")
+    report = salvage(old, tmp_path / "new" / old.name)
+    assert (report.records, len(report.losses)) == ((92, 1) if name == CHECKPOINTS[0] else (60, 0))
+    (warning,) = report.warnings
+    assert warning.startswith("ignored: ")
+    assert name in warning
+    dry = salvage(old, tmp_path / "dry" / old.name, dry_run=True)
+    assert dry.warnings == report.warnings
+
+
+def test_a_checkpoint_that_is_too_large_is_an_error_or_told(tmp_path: Path) -> None:
+    old = with_a_start(tmp_path / "start", others=20)
+    size = (old.parent / CHECKPOINTS[0]).stat().st_size
+    with pytest.raises(LimitExceededError, match=f"limit max_state_file_bytes reached: {size} met"):
+        salvage(old, tmp_path / "new" / old.name, max_state_file_bytes=size - 1)
+    assert not (tmp_path / "new" / old.name).exists()
+    old = with_a_start(tmp_path / "end")
+    size = (old.parent / CHECKPOINTS[1]).stat().st_size
+    report = salvage(old, tmp_path / "new" / old.name, max_state_file_bytes=size - 1)
+    assert (report.records, report.losses) == (60, ())
+    (warning,) = report.warnings
+    assert f"limit max_state_file_bytes reached: {size} met" in warning

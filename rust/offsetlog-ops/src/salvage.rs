@@ -25,7 +25,7 @@ use offsetlog::{
     OpenOptions, PartitionBuilder, Result, Scan, ScanOptions, TornTail, TruncationWatch,
     in_brokers_log_dir,
 };
-use outside::{missing_end, missing_start};
+use outside::Outside;
 use replicas::Replicas;
 pub(crate) use replicas::history;
 use set_aside::SetAsideBatches;
@@ -157,6 +157,10 @@ pub fn salvage(
     let log = Log::open(source, options)?;
     let place = (into.as_ref(), None);
     let mut report = salvage_log(&log, place, options, how, (None, None), &[])?.report;
+    // Such a checkpoint would have told which records were deleted, or which were acknowledged and are missing.
+    let ignored = log.warnings().iter();
+    let ignored = ignored.filter(|warning| warning.starts_with("ignored: "));
+    report.warnings.extend(ignored.cloned());
     let warning = in_brokers_log_dir(into.as_ref(), options);
     report.warnings.extend(warning);
     Ok(report)
@@ -200,6 +204,10 @@ pub(crate) fn salvage_log(
     let is_compacted = how.is_compacted || begin.is_some_and(|begin| begin.defaults.is_compacted());
     let replicas = Replicas::of(log, replicas, options, is_compacted)?;
     let mut salvage = Salvage::new(log, options, how, (cut, replicas))?;
+    if begin.is_none() {
+        // A restore tells it itself, of the best replica.
+        salvage.outside.look_before(log)?;
+    }
     salvage.place = Some(NewPlace {
         into,
         held,
@@ -266,8 +274,7 @@ struct Salvage<'s> {
     /// Bytes that a batch is decompressed to, at most.
     limit: u64,
     log_start: i64,
-    /// As the log dir has it.
-    high_watermark: Option<i64>,
+    outside: Outside,
     aside: SetAsideBatches,
     replicas: Replicas<'s>,
     /// Made at the first batch, whose offset the log begins with.
@@ -302,8 +309,7 @@ impl<'s> Salvage<'s> {
         aside.stop_at(stop);
         Ok(Self {
             log_start: log.log_start_offset()?,
-            // Asked before the log is read: what a running broker appends meanwhile is below a later one.
-            high_watermark: log.checkpointed_high_watermark()?,
+            outside: Outside::of(log)?,
             progress: Progress::new(log, &aside, how)?,
             log,
             place: None,
@@ -495,17 +501,14 @@ impl<'s> Salvage<'s> {
         let stable = built.last_stable_offset;
         let torn_tail = self.holes.report.torn_tails().pop();
         let torn_tail = torn_tail.map(|(_, torn)| torn);
-        if let Some(stop) = self.high_watermark.map(|stop| stop.min(self.stop))
+        if let Some(stop) = self.outside.high_watermark.map(|stop| stop.min(self.stop))
             && let Some(start) = self.holes.told_up_to(built.log_end_offset)
             && start < stop
         {
-            let hole = missing_end(log, torn_tail.as_ref(), (start, stop))?;
+            let hole = self.outside.end(log, torn_tail.as_ref(), (start, stop));
             self.holes.add(hole);
         }
-        // A restore tells what is before the first segment itself, of the best replica.
-        if self.place.is_some_and(|place| place.begin.is_none())
-            && let Some(hole) = missing_start(log)?
-        {
+        if let Some(hole) = self.outside.start {
             self.holes.add_first(hole);
         }
         let (taken_back, left_out) = self.aside.report();
