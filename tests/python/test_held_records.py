@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS
+from golden import CLEAN, CLEAN_LOG_DIRS, OLD_LOG_DIRS, named
 from held_records import DAY, NOW, PRODUCER, STATES, decide, lines, made, offsetlog, transactional
 from test_transactions import DUMP
 from writing import tree
@@ -86,6 +86,22 @@ def test_open_transactions_of_a_stopped_broker() -> None:
     assert (found["transaction_first_offset"], found["state"], found["standing"]) == (347, "Ongoing", "ongoing")
     alone = lines("producers", next(CLEAN.glob("*/g-txn-0")), "--open")
     assert [(each["transactional_id"], each["standing"]) for each in alone] == [(None, "unknown")]
+    # It is as old as its first record, as the consumer saw that.
+    (golden,) = named("g-txn-0")
+    (begun,) = [seen.timestamp for seen in golden.rows if seen.offset == 347]
+    assert [each["transaction_start_timestamp"] for each in (found, *alone)] == [begun, begun]
+    with LogDir.open(CLEAN_LOG_DIRS) as log_dir:
+        times = [each.transaction_start_timestamp for each in log_dir.producers()]
+        waits = [(each.offset, each.timestamp) for each in log_dir.why() if each.question == "read_committed"]
+    assert [time for time in times if time is not None] == [begun]
+    assert (347, begun) in waits
+    later = begun + 2 * DAY + 3 * 3_600_000 + 59_000
+    told = offsetlog("producers", *CLEAN_LOG_DIRS, "--open", "--now", later)
+    heading, line = told.stdout.splitlines()
+    at = heading.index("TXN-AGE")
+    assert line[at : at + len("TXN-AGE")].strip() == "2d3h"
+    (sentence,) = [each["sentence"] for each in lines("why", *CLEAN_LOG_DIRS, "--now", later, "-t", "g-txn") if each["offset"] == 347]
+    assert ", 2d3h ago, " in sentence
 
 
 def test_open_transactions_are_of_the_producers_that_are_listed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from frames import all_frames
 from golden import PARTITIONS, Golden, named, row
 from test_convert import check
 from test_on_corrupt import ALL, DAMAGE, PARTITIONS as TORN, touched
@@ -60,8 +61,22 @@ def test_torn_logs_give_everything_but_the_damaged_batch(name: str, tmp_path: Pa
     assert [(loss.start, loss.stop) for loss in report.losses] == lost
     assert [loss.records_max for loss in report.losses] == [None if stop is None else stop - start for start, stop in lost]
     assert report.loss_count == len(lost)
+    assert [(loss.time_before, loss.time_after) for loss in report.losses] == [
+        beside(golden, loss.start, loss.stop) for loss in report.losses
+    ]
     with Log.open(report.path, "a") as log:
         assert log.recovery_report.clean
+
+
+def beside(golden: Golden, start: int, stop: int | None) -> tuple[int, int | None]:
+    """The greatest timestamps of the batches before and behind these offsets: of the first of its records too, as the consumer saw them."""
+    before = [frame for frame in all_frames(golden.directory) if frame.last_offset < start]
+    # What is no batch, as half of one, begins nothing.
+    behind = [frame for frame in all_frames(golden.directory) if stop is not None and (frame.base_offset or 0) >= stop]
+    after = behind[0].max_timestamp if behind else None
+    records = range(before[-1].base_offset or 0, before[-1].last_offset + 1)
+    assert before[-1].max_timestamp == max(seen.timestamp for seen in golden.rows if seen.offset in records)
+    return before[-1].max_timestamp, after
 
 
 def promised(golden: Golden) -> int:
