@@ -65,6 +65,14 @@ def leader_change(topic_id: bytes, number: int, leader: int) -> bytes:
     return b"\1" + varint(5) + varint(0) + struct.pack(">i", number) + topic_id + tagged
 
 
+def replicas_change(topic_id: bytes, number: int, replicas: Iterable[int], directories: Iterable[bytes]) -> bytes:
+    """PartitionChangeRecord with the replicas and the log dir of each, its tagged fields 2 and 8."""
+    told, ids = numbers(replicas), list(directories)
+    packed = varint(len(ids) + 1) + b"".join(ids)
+    tagged = varint(2) + varint(2) + varint(len(told)) + told + varint(8) + varint(len(packed)) + packed
+    return b"\1" + varint(5) + varint(1) + struct.pack(">i", number) + topic_id + tagged
+
+
 KINDS = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 
 

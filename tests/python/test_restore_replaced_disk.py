@@ -10,7 +10,7 @@ from pathlib import Path
 import metadata_records
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, named, row
-from restoring import SOURCES, formatted, metadata_of, places_of, states_of
+from restoring import SOURCES, formatted, metadata_of, places_of, states_of, uuid_bytes
 from test_convert import check
 from test_restore_unmounted import directory_id
 from writing import tree
@@ -100,6 +100,65 @@ def test_a_disk_with_an_id_of_its_own_is_not_the_one_that_is_gone(tmp_path: Path
     assert {each.state for each in report.partitions} == {"refused", "there"}
     assert {name: data for name, data in tree(dirs[1]).items() if ".lock" not in name} == before
     assert report.has_losses
+
+
+def shared_with(metadata: Path, topic: str, node: int) -> None:
+    """The cluster has given each partition of the topic a second replica, on another broker."""
+    (image,) = [each for each in metadata_of([metadata]).topics if each.name == topic]
+    assert image.topic_id is not None
+    changes = [
+        metadata_records.replicas_change(
+            uuid_bytes(image.topic_id), each.partition, (*each.replicas, node), map(uuid_bytes, (*each.directories, NEW_ID))
+        )
+        for each in image.partitions
+    ]
+    metadata_records.write(metadata, changes)
+    (image,) = [each for each in metadata_of([metadata]).topics if each.name == topic]
+    assert {each.replicas for each in image.partitions} == {(1, node)}
+
+
+def told_of_others(report: RestoreReport) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """What remains to be done about replicas on other brokers."""
+    return {each.about: (each.reason, each.commands) for each in report.remaining if "replicas" in each.reason}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_replicas_on_other_brokers_are_told_of(number: int, tmp_path: Path) -> None:
+    """Nobody gave their disks. They would cut what is made on the new disk: it is refused, or their removal remains, in each call again."""
+    dirs, metadata = replaced(tmp_path / "broker", number)
+    new = dirs[number - 1]
+    shared_with(metadata, "g-plain", 2)
+    names = names_in(CLEAN_LOG_DIRS[number - 1])
+    shared = {f"g-plain-{partition}" for partition in range(3)}
+    assert names & shared
+    report = restore(SOURCES, dirs, metadata=metadata)
+    refused = {f"{each.topic}-{each.partition}": each.reason or "" for each in report.partitions if each.state == "refused"}
+    assert refused.keys() == shared
+    for reason in refused.values():
+        assert "replicas on broker 2 too" in reason
+        assert "kafka-reassign-partitions.sh" in reason
+        assert "--single-replica" in reason
+    assert (told_of_others(report), report.has_losses) == ({}, True)
+    # All others, of which there is no replica elsewhere, are on the new disk now.
+    assert {path.name for path in new.iterdir() if path.is_dir()} == names - shared
+    plan = restore(SOURCES, dirs, metadata=metadata, single_replica=True, dry_run=True)
+    assert {path.name for path in new.iterdir() if path.is_dir()} == names - shared
+    report = restore(SOURCES, dirs, metadata=metadata, single_replica=True)
+    states = {f"{each.topic}-{each.partition}": each.state for each in report.partitions}
+    assert {name for name, state in states.items() if state == "restored"} == names & shared
+    assert {state for name, state in states.items() if name not in names & shared} == {"there"}
+    assert {path.name for path in new.iterdir() if path.is_dir()} == names
+    for golden in CLEAN_PARTITIONS:
+        if golden.name in names:
+            check(golden, new / golden.name)
+    again = restore(SOURCES, dirs, metadata=metadata, single_replica=True)
+    assert states_of(again) == {"there"}
+    for told in map(told_of_others, (plan, report, again)):
+        assert told.keys() == shared
+        for reason, commands in told.values():
+            assert "replicas on broker 2 " in reason
+            assert "if one of them leads, this one is cut to what it has" in reason
+            assert [command.split()[0] for command in commands] == ["kafka-reassign-partitions.sh"]
 
 
 def alone(place: Path, count: int) -> list[Path]:

@@ -440,7 +440,7 @@ pub(super) fn list(
             all.push(Remaining {
                 about: format!("{}-{}", each.topic, each.partition),
                 reason: format!(
-                    "{} have replicas by the cluster's metadata: if one of them leads, this one is cut to what it has. Take them off the partition before they start",
+                    "there are replicas on {} by the cluster's metadata: if one of them leads, this one is cut to what it has. Take them off the partition before they start",
                     brokers(&each.absent_brokers)
                 ),
                 commands: vec!["kafka-reassign-partitions.sh --execute --reassignment-json-file FILE".to_owned()],

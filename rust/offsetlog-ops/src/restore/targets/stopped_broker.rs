@@ -116,7 +116,7 @@ impl Targets {
         }
         if !absent.is_empty() && !how.single_replica {
             return Err(format!(
-                "{} have replicas too, and would cut this one to what they have: give their log dirs too (stopped), or take them off the partition with kafka-reassign-partitions.sh; --single-replica restores it all the same, for a cluster that comes back without them",
+                "there are replicas on {} too, which would cut this one to what they have: give their log dirs too (stopped), or take them off the partition with kafka-reassign-partitions.sh; --single-replica restores it all the same, for a cluster that comes back without them",
                 brokers(&absent)
             ));
         }
