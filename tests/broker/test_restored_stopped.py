@@ -1,4 +1,4 @@
-"""Stopped brokers take restored topics that their cluster has, empty: with its metadata, or with what the empty directories tell."""
+"""Stopped brokers take restored topics that their cluster has, empty, by its metadata. By the directories alone: `test_restored_retention.py`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from offsetlog import restore
     ids=lambda case: "-".join(map(str, case)),
 )
 def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
-    """Topics that the cluster has, empty: with its metadata, or with what the empty directories tell; epochs that it takes."""
+    """Topics that the cluster has, empty, by its metadata, or ZooKeeper's data; with epochs that it takes."""
     kind, version, count = case
     quiet = {**BUSY, "log.retention.ms": -1}
     broker, log_dirs = with_log_dirs(version, tmp_path / "broker", quiet, count=count)
@@ -64,7 +64,8 @@ def test_a_stopped_broker_takes_restored_topics(case: Case, tmp_path: Path, clea
             admin.create(topic, number, {"cleanup.policy": "compact" if is_compacted(topic) else "delete"})
             admin.leader_epochs(topic)
     metadata = broker.metadata_dir or broker.zookeeper_dir
-    report = restore(sources, log_dirs, topics=list(topics), metadata=() if metadata is None else metadata)
+    assert metadata is not None
+    report = restore(sources, log_dirs, topics=list(topics), metadata=metadata)
     # A log that never had a record is what the broker has made itself.
     begun = {golden.name for golden in partitions if golden.end}
     assert {f"{each.topic}-{each.partition}" for each in report.partitions if each.state == "restored"} >= begun
