@@ -14,6 +14,7 @@ import pytest
 from clients import Admin, Writer
 from kafka.structs import OffsetAndMetadata
 from peers import Appended
+from restoring import CleanStarts
 from test_lag_beside_kafka import TOOLS
 
 from broker import Broker, broker_of, java, run
@@ -166,7 +167,9 @@ def share(broker: Broker, count: int) -> set[tuple[int, int]]:
     return {(int(partition), int(offset)) for partition, offset in found}
 
 
-def check_shares_go_on(broker: Broker, new: Broker, seen: set[tuple[int, int]], said: dict[tuple[str, ...], tuple[str, ...]]) -> None:
+def check_shares_go_on(
+    broker: Broker, new: Broker, seen: set[tuple[int, int]], said: dict[tuple[str, ...], tuple[str, ...]], clean_starts: CleanStarts
+) -> None:
     """A new cluster with all that the stopped one had: a member of the share group is given what nobody had acknowledged, and no more.
 
     The cluster's own default would begin at the end of the topic.
@@ -185,9 +188,10 @@ def check_shares_go_on(broker: Broker, new: Broker, seen: set[tuple[int, int]], 
         assert {row: rest[1:] for row, rest in shares(new).items()} == {row: rest[1:] for row, rest in said.items()}
         assert share(new, len(left)) == left
         assert {lag for _, _, lag in shares(new).values()} == {"0"}
+    clean_starts.check_words(new, [f"{each.topic}-{each.partition}" for each in report.partitions])
 
 
-def test_share_groups_and_states(tmp_path: Path) -> None:
+def test_share_groups_and_states(tmp_path: Path, clean_starts: CleanStarts) -> None:
     broker = broker_of("4.3.0", tmp_path / "broker")
     broker.settings = SHARING
     broker.format()
@@ -221,7 +225,7 @@ def test_share_groups_and_states(tmp_path: Path) -> None:
         # With a leader epoch above those of the records: the state's coordinator refuses a lower one than it knows.
         seen |= share(broker, 4)
         said = shares(broker)
-    check_shares_go_on(broker, broker_of("4.3.0", tmp_path / "new"), seen, said)
+    check_shares_go_on(broker, broker_of("4.3.0", tmp_path / "new"), seen, said, clean_starts)
 
 
 def test_a_group_of_the_new_protocol(tmp_path: Path) -> None:

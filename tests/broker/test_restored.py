@@ -107,7 +107,7 @@ def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -
         check_rows(broker, READABLE)
 
 
-def test_up_to_a_time_and_to_offsets(tmp_path: Path, written: WrittenFiles) -> None:
+def test_up_to_a_time_and_to_offsets(tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """A new cluster serves what is below an offset, also in the middle of a batch, and before the first record of a time; and goes on there."""
     known = {golden.name: golden for golden in READABLE}
     times = sorted(row.timestamp for row in known["g-time-0"].rows)
@@ -136,9 +136,12 @@ def test_up_to_a_time_and_to_offsets(tmp_path: Path, written: WrittenFiles) -> N
             assert ranges[at][1] == rows[-1].offset + 1
             with Writer(broker.address, at.topic) as writer:
                 assert writer.send(at.partition, [AFTERWARDS]) == [rows[-1].offset + 1]
+    clean_starts.check_words(broker, [f"{at.topic}-{at.partition}" for at in wanted])
 
 
-def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path: Path, written: WrittenFiles) -> None:
+def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(
+    tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles
+) -> None:
     """Its controller takes no topics from a file any more. The commands make what it lacks, and keep its retention from what is restored."""
     broker, log_dirs = with_log_dirs("4.3.0", tmp_path / "broker", BUSY)
     with broker.running():
@@ -167,6 +170,7 @@ def test_a_cluster_that_started_gets_its_topics_by_the_printed_commands(tmp_path
         with broker.running():
             # The cluster's epochs are below those of the old one, which are counted anew.
             check_rows(broker, known, epochs=False)
+    clean_starts.check_words(broker, [golden.name for golden in known])
 
 
 @pytest.mark.parametrize(
