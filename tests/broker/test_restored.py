@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gzip
 import json
+import re
 import shlex
 import shutil
 import time
@@ -97,6 +99,32 @@ def test_a_cluster_that_starts_with_restored_topics(restored: Restored) -> None:
         commits = check_that_groups_go_on(broker, expected)
     with restored.running() as broker:
         check_that_groups_go_on(broker, commits)
+
+
+def old_settings() -> dict[str, dict[str, str]]:
+    """What the old cluster's topics had of their own, by Kafka's classes; but for retention, which is prevented here."""
+    images = json.loads(gzip.decompress((DATA / "metadata" / "images.json.gz").read_bytes()))
+    # Settings for Kafka's own tests are in no answer of a broker.
+    is_left = re.compile(r"retention\.(ms|bytes)|internal\.").match
+    return {
+        topic: {name: value for name, value in settings.items() if not is_left(name)}
+        for kind, topic, settings in images["clean"]["configs"]
+        if kind == "topic" and not topic.startswith("__")
+    }
+
+
+def test_topics_have_the_settings_that_they_had(restored: Restored) -> None:
+    """Those that the metadata log of a cluster without ZooKeeper had."""
+    settings = old_settings()
+    assert {"cleanup.policy", "max.message.bytes", "segment.ms", "compression.type"} <= {
+        name for own in settings.values() for name in own
+    }
+    with restored.running() as broker, Admin(broker.address) as admin:
+        held = admin.settings(sorted(settings))
+    for topic, own in settings.items():
+        here = {name: value for name, (value, source) in held[topic].items() if source == "DYNAMIC_TOPIC_CONFIG"}
+        assert own.items() <= here.items(), topic
+        assert here.keys() <= own.keys() | {"retention.ms", "retention.bytes", "internal.segment.bytes"}, topic
 
 
 def test_an_hour_of_retention_and_cleaning(restored: Restored, tmp_path: Path) -> None:
