@@ -15,7 +15,7 @@ from test_on_corrupt import ALL, PARTITIONS as TORN, touched
 from test_salvage import offsetlog
 from writing import CUT, times, tree
 
-from offsetlog import Log, SalvageReport, recover, salvage
+from offsetlog import Log, SalvageReport, recover, restore, salvage
 
 GOLDEN = TORN["g-torn-flip-old-0"]
 ((FIRST_LOST, BEHIND),) = touched(GOLDEN)
@@ -109,6 +109,28 @@ def check_each_is_told(old: Path, report: SalvageReport, found: dict[int, Row]) 
     assert listed == left
 
 
+def test_what_cannot_be_read_where_it_is_kept_is_lost(tmp_path: Path) -> None:
+    """The damaged batch: the loss and the exit code are those of the log before its recovery."""
+    old = GOLDEN.copy(tmp_path / "old")
+    before = salvage(old, tmp_path / "before" / old.name)
+    assert [(loss.start, loss.stop, loss.records_max) for loss in before.losses] == [(FIRST_LOST, BEHIND, BEHIND - FIRST_LOST)]
+    recovered(old)
+    report, found = salvaged(old, tmp_path / "new")
+    assert set(ALL) - found.keys() == set(range(FIRST_LOST, BEHIND))
+    (loss,) = report.losses
+    assert (loss.start, loss.stop, loss.records_max) == (FIRST_LOST, BEHIND, BEHIND - FIRST_LOST)
+    assert (loss.time_before, loss.reason) == (before.losses[0].time_before, before.losses[0].reason)
+    assert Path(loss.path).parent == old / CUT
+    done = offsetlog("salvage", old, "--into", tmp_path / "shell")
+    assert done.returncode == 3
+    assert f"  lost: offsets {FIRST_LOST} to {BEHIND - 1}, " in done.stdout
+    (each,) = restore(old.parent, tmp_path / "restored", topics=[GOLDEN.topic]).partitions
+    assert [(loss.start, loss.stop) for loss in each.losses] == [(FIRST_LOST, BEHIND)]
+    again = restore(old.parent, tmp_path / "restored", topics=[GOLDEN.topic])
+    assert again.has_losses
+    assert again.partitions[0].losses == each.losses
+
+
 @pytest.mark.parametrize("count", [1, 4, 6, 30, 70])
 def test_the_live_log_wins(count: int, tmp_path: Path) -> None:
     """However far it went on. A kept batch of which it has an offset stays out, whole; those behind its end come back."""
@@ -161,6 +183,7 @@ def test_of_kept_files_that_overlap_one_is_taken(count: int, tmp_path: Path) -> 
         assert out.reason.removeprefix("they overlap batches that were taken from ") in paths - {out.path}
     # What can be in no kept batch that comes back is a loss, and is told: the batch that was damaged.
     assert lost not in found
+    assert [(loss.start, loss.stop) for loss in report.losses] == [(lost, lost + 1)]
     missing = set(range(lost, len(ALL))) - found.keys()
     told = {offset for loss in report.losses for offset in range(loss.start, loss.stop or len(ALL))}
     left = {offset for out in report.left_out for offset in range(out.first_offset, (out.last_offset or out.first_offset) + 1)}

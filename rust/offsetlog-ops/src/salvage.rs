@@ -396,6 +396,9 @@ impl<'s> Salvage<'s> {
         self.live_end = self.live_end.max(end).min(self.stop);
         let next = self.live_end.max(self.log_start);
         self.take_back((next, behind), i32::MAX)?;
+        for hole in self.aside.lost_behind(next) {
+            self.holes.add(hole);
+        }
         if self.is_cut_at_time {
             self.live_end = self.stop;
         }

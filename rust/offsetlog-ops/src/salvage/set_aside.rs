@@ -4,7 +4,7 @@ use super::replicas::{Around, Candidate, Replicas};
 use super::scan_file;
 use super::sink::Sink;
 use super::truncated::truncated_files;
-use offsetlog::{Batch, Error, Log, OpenOptions, Result, Scan, SetAsideFile};
+use offsetlog::{Batch, Error, Hole, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
 /// Batches of one file, or of another replica, that came back.
@@ -159,6 +159,10 @@ pub(super) struct SetAsideBatches {
     include_truncated: bool,
     taken_back: Vec<TakenBack>,
     left_out: Vec<LeftOut>,
+    /// What cannot be read of the files that were set aside, by offset, and of which file.
+    unreadable: Vec<(usize, Hole)>,
+    /// The first and last offsets of what came back, by offset.
+    taken: Vec<(i64, i64)>,
     /// Why a replica could not be read, the first time.
     failure: Option<Error>,
 }
@@ -183,6 +187,8 @@ impl SetAsideBatches {
             include_truncated,
             taken_back: Vec::new(),
             left_out: Vec::new(),
+            unreadable: Vec::new(),
+            taken: Vec::new(),
             failure: None,
         };
         let last = log.segments()?.last().map(|last| last.base_offset);
@@ -201,6 +207,7 @@ impl SetAsideBatches {
         }
         all.entries
             .sort_by_key(|entry| (entry.first, -i64::from(entry.epoch), entry.file));
+        all.unreadable.sort_by_key(|(_, hole)| hole.start);
         Ok(all)
     }
 
@@ -220,8 +227,10 @@ impl SetAsideBatches {
                 batches: 0,
                 first_offset: hole.start,
                 last_offset: hole.stop.map(|stop| stop - 1),
-                reason: hole.reason,
+                reason: hole.reason.clone(),
             });
+            let path = file.path.clone();
+            self.unreadable.push((number, Hole { path, ..hole }));
         }
         self.files.push(File {
             path: file.path.clone(),
@@ -405,6 +414,30 @@ impl SetAsideBatches {
         Ok(entry.size_bytes)
     }
 
+    /// What the new log lacks behind `start`, the end of the live log, and before the last batch that came back, because it cannot be read
+    /// where recovery kept it.
+    pub(super) fn lost_behind(&self, start: i64) -> Vec<Hole> {
+        let mut lost = Vec::new();
+        let mut next = start;
+        for &(first, last) in &self.taken {
+            for (file, hole) in &self.unreadable {
+                let was_truncated = self.files.get(*file).is_some_and(|file| file.is_truncated);
+                let stop = hole.stop.unwrap_or(first).min(first);
+                let start = hole.start.max(next);
+                if !was_truncated && start < stop {
+                    next = stop;
+                    lost.push(Hole {
+                        start,
+                        stop: Some(stop),
+                        ..hole.clone()
+                    });
+                }
+            }
+            next = next.max(last.saturating_add(1));
+        }
+        lost
+    }
+
     fn replica_of(&mut self, entry: Entry) -> Option<&mut InReplica> {
         self.files.get_mut(entry.file)?.replica.as_mut()
     }
@@ -415,11 +448,17 @@ impl SetAsideBatches {
         };
         self.last_taken = Some(entry);
         let last_offset = entry.last.min(self.stop.saturating_sub(1));
-        self.offsets_taken += if is_whole {
+        let offsets = if is_whole {
             u64::try_from(last_offset - entry.first + 1).unwrap_or(0)
         } else {
             records
         };
+        self.offsets_taken += offsets;
+        let last = entry.first + i64::try_from(offsets).unwrap_or(i64::MAX - entry.first) - 1;
+        match self.taken.last_mut() {
+            Some(taken) if taken.1 + 1 == entry.first => taken.1 = last,
+            _ => self.taken.push((entry.first, last)),
+        }
         match self.taken_back.last_mut().filter(|last| last.path == path) {
             Some(last) => {
                 last.batches += 1;
