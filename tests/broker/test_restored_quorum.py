@@ -13,12 +13,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from broker_words import check_alarms, check_untouched
 from clients import Admin
 from cluster_members import SYNC_SECONDS, LoneController, MemberBroker, QuorumMember, start_together, wait_for_isr
-from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, WHOLE_ONLY, WrittenFiles, check_rows
+from restoring import BUSY, IS_WHOLE, READABLE, SOURCES, WHOLE_ONLY, CleanStarts, WrittenFiles, check_rows
 from test_cluster_again import PROGRAMS
+from test_restored import OF_TWO
 
-from broker import java, run as execute, two_free_ports
+from broker import Broker, java, run as execute, two_free_ports
 from conftest import KRAFT
 from offsetlog import RestoreReport, restore
 
@@ -51,14 +53,21 @@ def quorum(version: str, directory: Path, nodes: int, how: str) -> Iterator[list
             member.kill()
 
 
+OF_THE_KILLED = "Recovering unflushed segment|Rebuilding producer state"
+"""What one that was killed does at its next start. That every record is there is seen."""
+
+
 CASES = [("4.3.0", "voters", 3)]
 if IS_WHOLE:
     CASES += [("4.3.0", "standalone", 1), ("4.3.0", "initial controllers", 3), ("3.9.2", "standalone", 1)]
 
 
-@pytest.mark.parametrize(("version", "how", "nodes"), CASES)
-def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int, tmp_path: Path, written: WrittenFiles) -> None:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_topics_are_there_at_the_first_start(
+    case: tuple[str, str, int], tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles
+) -> None:
     """Also after the death of one node of three, and when all have been killed."""
+    version, how, nodes = case
     with quorum(version, tmp_path, nodes, how) as members:
         report = restore_into(members)
         assert {each.state for each in report.partitions} == {"restored"}, [
@@ -68,6 +77,8 @@ def test_topics_are_there_at_the_first_start(version: str, how: str, nodes: int,
         assert {str(member.directory / "metadata" / "bootstrap.checkpoint") for member in members} <= set(report.bootstrap_checkpoints)
         written.keep(report)
         check_serves(members)
+        for member in members:
+            check_words(member, clean_starts, OF_THE_KILLED)
 
 
 OF_ONE = ["g-big", "g-roll-ms"]
@@ -110,7 +121,9 @@ def test_several_controllers_of_kafka_3(how: str, tmp_path: Path, written: Writt
 
 
 @pytest.mark.parametrize("version", KRAFT if IS_WHOLE else KRAFT[1:])
-def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Path, written: WrittenFiles) -> None:
+def test_a_controller_elsewhere_gets_its_file_by_hand(
+    version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles
+) -> None:
     """What is told before the first start is enough: which file goes where, and who starts first."""
     controller = LoneController(version, tmp_path / "controller")
     controller.levels = {"org.apache.kafka.controller.QuorumController": "info"}
@@ -137,9 +150,16 @@ def test_a_controller_elsewhere_gets_its_file_by_hand(version: str, tmp_path: Pa
             broker.start()
             check_rows(broker, PARTITIONS)
             broker.stop()
+        check_words(broker, clean_starts)
     finally:
         broker.kill()
         controller.kill()
+
+
+def check_words(broker: Broker, clean_starts: CleanStarts, but: str | None = None) -> None:
+    """In no run it warned of what a clean start does not warn of, and no log was touched, but for these lines."""
+    check_alarms(broker, clean_starts.warnings(broker), OF_TWO)
+    check_untouched(broker, [golden.name for golden in PARTITIONS], but)
 
 
 def bootstraps(directory: Path) -> list[Path]:
