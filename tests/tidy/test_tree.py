@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -121,6 +122,26 @@ def test_fuzzers_are_counted_as_they_are() -> None:
     numbers = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen"]
     for page, said in (("docs/COMPATIBILITY.md", r"(\w+) fuzzers' finds"), ("CHANGELOG.md", r"(\w+) fuzz targets")):
         assert re.findall(said, (ROOT / page).read_text(encoding="utf-8")) == [numbers[len(targets)]], page
+
+
+def test_the_proof_runs_the_tests_of_every_crate() -> None:
+    """What only `make check` runs, nothing runs before a change lands."""
+    (members,) = re.findall(r"^members = (\[.+\])$", (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    tested = {
+        re.findall(r'^name = "(.+)"$', (ROOT / folder / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[0]
+        for folder in ast.literal_eval(members)
+        if any("#[test]" in text for _, text in texts(".rs", below=folder))
+    }
+    (crates,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse((ROOT / "tests/reliability/test_coverage.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CRATES"
+    )
+    assert tested == set(crates)
+    # Where all rows run, which is the proof.
+    lanes = (ROOT / ".ci/lanes").read_text(encoding="utf-8")
+    assert '[ -n "$marks$name" ] || pytests coverage --timeout 0 "$coverage"' in lanes
+    assert "\n\t@$(MAKE) test-reliability MARKS=\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_only_the_facade_knows_the_compiled_module() -> None:
