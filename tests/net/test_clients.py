@@ -11,7 +11,7 @@ from asking import LEVELS, OF_OLD, OF_UNCLEAN, READABLE, STATE, ask, commits, ex
 from client_programs import Client
 from golden import CLEAN, CLEAN_LOG_DIRS, Golden, Row, named
 from held_records import NOW, decide, made
-from served import Kafka, serving
+from served import Kafka, answers, serving
 from symptom_claims import shown_if_aborted
 
 from conftest import BROKER_INSTEAD
@@ -35,6 +35,11 @@ def check_everything(client: Client, kafka: Kafka, partitions: Sequence[Golden],
             if BROKER_INSTEAD and golden.topic.startswith("__"):
                 seen = seen[: len(rows)]
             assert seen == expected(client, rows), (client.name, level, golden.name)
+    # What is left out is refused, and not passed over in silence: an entry that is no longer true is found.
+    refused = [golden for golden in partitions if golden.name in client.cannot_read]
+    alone = [{**tasks[0], "places": places([golden]), "ends": {golden.name: golden.end}} for golden in refused]
+    for golden, answer in zip(refused, answers(client.program, kafka.address, alone) if alone else [], strict=True):
+        assert "UnsupportedCodecError" in str(answer.get("error")), (client.name, golden.name, answer)
 
 
 def test_topics(client: Client, clean: Kafka) -> None:
