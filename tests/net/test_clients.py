@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from asking import LEVELS, OF_OLD, OF_UNCLEAN, READABLE, STATE, ask, commits, expected, places, told
-from client_programs import Client
+from client_programs import CLIENTS, Client
 from golden import CLEAN, CLEAN_LOG_DIRS, Golden, Row, named
 from held_records import NOW, decide, made
 from served import Kafka, answers, serving
@@ -113,15 +113,40 @@ def test_open_transactions_that_are_decided(client: Client, decided: Decided) ->
     assert told(client, prepared["top-0"]) == expected(client, rows)
 
 
-def test_seeks(client: Client, clean: Kafka) -> None:
-    """Into the middle of batches, and to offsets that compaction removed."""
-    wanted = [golden for golden in READABLE if golden.name in {"g-plain-0", "g-codec-lz4-0", "g-compact-0", "g-deleted-prefix-0"}]
-    tasks, answers_ = [], []
-    for golden in wanted:
+def check_seeks(client: Client, kafka: Kafka, partitions: Sequence[Golden]) -> None:
+    """The three records from each of some offsets on: the first ones, in the middle, near the end."""
+    tasks, expected_ = [], []
+    for golden in partitions:
         offsets = sorted({golden.start, golden.start + 1, (golden.start + golden.end) // 2, golden.rows[-1].offset - 3})
         tasks.append({"verb": "seek", "place": [golden.topic, golden.partition], "offsets": offsets, "count": 3})
-        answers_.append([[row.offset for row in itertools.islice((r for r in golden.rows if r.offset >= at), 3)] for at in offsets])
-    assert ask(client, clean, *tasks) == answers_
+        expected_.append([[row.offset for row in itertools.islice((r for r in golden.rows if r.offset >= at), 3)] for at in offsets])
+    assert ask(client, kafka, *tasks) == expected_
+
+
+def test_seeks(client: Client, clean: Kafka) -> None:
+    """Into the middle of batches, and to offsets that compaction removed."""
+    check_seeks(client, clean, named("g-plain-0", "g-codec-lz4-0", "g-compact-0", "g-deleted-prefix-0"))
+
+
+def test_seeks_of_old_brokers(client: Client, old: Kafka) -> None:
+    """Into the middle of compressed messages that hold others."""
+    check_seeks(client, old, named("o-v0-gzip-0", "o-v1-gzip-0"))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("named_client", [c for c in CLIENTS if not c.is_quick], ids=lambda c: c.name)
+def test_seeks_with_an_epoch(named_client: Client, clean: Kafka) -> None:
+    """Java asks where the epoch ended. It reads on if that is not before the offset, and else from there: the log was truncated since."""
+    (golden,) = named("g-epochs-0")
+    # As the checkpoint of the broker has them: epoch 0 from offset 0 on, 2 from 20, 4 from 40.
+    first = {epoch: min(row.offset for row in golden.rows if row.leader_epoch == epoch) for epoch in (0, 2, 4)}
+    assert first == {0: 0, 2: 20, 4: 40}
+    # Epoch, offset, where it reads: in its epoch, at its end, behind it, far behind it; an epoch that came later than the offset.
+    seeks = [(0, 5, 5), (2, 25, 25), (4, 45, 45), (0, 20, 20), (0, 25, 20), (0, 45, 20), (1, 30, 20), (2, 45, 40), (4, 5, 5)]
+    place = [golden.topic, golden.partition]
+    task = {"verb": "seek", "place": place, "count": 3, "reset": "latest"}
+    found = ask(named_client, clean, *({**task, "offsets": [offset], "epoch": epoch} for epoch, offset, _ in seeks))
+    assert found == [[[at, at + 1, at + 2]] for _, _, at in seeks]
 
 
 def test_times(client: Client, clean: Kafka) -> None:

@@ -190,7 +190,8 @@ public final class ClientProgram {
         TopicPartition place = place(task.get("place"));
         int count = task.get("count").asInt();
         ArrayNode found = JSON.createArrayNode();
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "max.poll.records", "" + count)) {
+        String reset = task.path("reset").asText("none");
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(bootstrap, task, "max.poll.records", "" + count, "auto.offset.reset", reset)) {
             consumer.assign(List.of(place));
             for (JsonNode offset : task.get("offsets")) {
                 if (task.has("epoch")) {
