@@ -17,12 +17,16 @@ from offsetlog import Log
 LATER_EPOCH = 5
 
 
-def test_producers_are_told_at_once_and_go_on(client: Client, clean: Kafka) -> None:
+def check_refused(client: Client, kafka: Kafka) -> None:
     """A refusal by policy: librdkafka keeps the topic's partitions, unlike behind a missing authorization."""
-    (found,) = ask(client, clean, {"verb": "produce", "topic": "g-plain"})
+    (found,) = ask(client, kafka, {"verb": "produce", "topic": "g-plain"})
     for mode in ("plain", "idempotent"):
         assert "policy" in (found[mode] or "").lower(), found
         assert found.get(f"{mode} partitions", 3) == 3, found
+
+
+def test_producers_are_told_at_once_and_go_on(client: Client, clean: Kafka) -> None:
+    check_refused(client, clean)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +73,11 @@ def test_partitions_beside_a_missing_one_are_read(client: Client, holes: Kafka) 
     read = {"verb": "read", "isolation": "read_uncommitted", "places": [["g-plain", 0], ["g-plain", 2]], "ends": ends}
     (rows,) = ask(client, holes, read)
     assert {name: [row[0] for row in seen] for name, seen in rows.items()} == wanted
+
+
+def test_producers_are_told_at_once_beside_a_missing_partition(client: Client, holes: Kafka) -> None:
+    """If metadata leaves a partition out, some producers wait for it until their time is over."""
+    check_refused(client, holes)
 
 
 def test_out_of_range_is_reset(client: Client, clean: Kafka) -> None:
