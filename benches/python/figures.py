@@ -100,7 +100,8 @@ class Row:
     @property
     def verdict(self) -> str:
         """How far the row got."""
-        if self.floor is None:
+        bounds = [bound for bound in (self.floor, self.target) if bound is not None]
+        if not bounds:
             return ""
         if self.of_limit and not self.limit:
             return "no limit"
@@ -108,7 +109,7 @@ class Row:
             return "target"
         if self.reaches(self.floor):
             return "floor"
-        return f"NO ({self.part(self.floor):.0%} of floor)"
+        return f"NO ({self.part(bounds[0]):.0%} of {'target' if self.floor is None else 'floor'})"
 
 
 def with_spread(costs: Sequence[float], show: Callable[[float], str]) -> str:

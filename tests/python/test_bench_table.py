@@ -63,6 +63,27 @@ def test_without_a_limit_a_part_of_it_is_not_judged(bench: Bench) -> None:
     assert row.verdict == "no limit"
 
 
+@pytest.mark.parametrize(
+    ("wall", "cpu", "reached"),
+    [
+        # Sending alone takes 1 s and 0.5 s of CPU, Kafka 3 s and 2 s.
+        (1.24, 0.59, ["target", "target", "floor", "target"]),
+        (1.3, 0.7, ["target", "NO (96% of target)", "floor", "NO (86% of target)"]),
+        (2.0, 1.2, ["floor", "NO (62% of target)", "NO (83% of floor)", "NO (50% of target)"]),
+        (2.5, 0.4, ["NO (92% of floor)", "NO (50% of target)", "floor", "target"]),
+    ],
+)
+def test_raw_fetches_are_also_judged_by_what_only_sends(bench: Bench, wall: float, cpu: float, reached: list[str]) -> None:
+    rows = bench("serve_rows")
+    sides = [rows.Costs([seconds] * 3, [cost] * 3) for seconds, cost in ((3.0, 2.0), (wall, cpu), (1.0, 0.5))]
+    found = list(rows.raw_fetches(*sides, 1_000_000_000))
+    assert [row.verdict for row in found] == reached
+    shown = [dict(zip(bench("figures").HEADINGS, bench("figures").cells(row), strict=True)) for row in found]
+    bounds = [(">= 1.3x", ">= 2x"), ("", ">= 0.8 of limit"), ("<= 0.5x", ""), ("", "<= 1.2 of limit")]
+    assert [(each["floor"], each["target"]) for each in shown] == bounds
+    assert {each["limit here"] for each in shown} == {"3.00x", "0.25x"}
+
+
 def test_only_scans_that_read_long_values_are_judged_by_the_limit(bench: Bench) -> None:
     """And for each of them the limit is measured."""
     found = [each for each in bench("engine").scans(bench("data").Sizes(64, 256, 1024)) if each.of_limit]
