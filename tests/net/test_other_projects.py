@@ -167,11 +167,17 @@ NOT_ANNOUNCED = "Share|TestGroupSimple/848|TestGroupETL/.*/848"
 """Share groups (KIP-932) and groups of the new protocol (KIP-848): other APIs than those of consumer groups that `serve` announces."""
 
 
-def franz_go(address: str, folder: Path) -> Outcomes:
-    """Its tests of consuming, alone and in groups."""
+def of_franz_go() -> Path:
+    """The program of its tests."""
     program = SUITES / "kgo.test"
     if not program.exists():
         pytest.skip("franz-go's tests were not built: they need Go 1.26 (build/net-suites/kgo.txt)")
+    return program
+
+
+def franz_go(address: str, folder: Path) -> Outcomes:
+    """Its tests of consuming, alone and in groups."""
+    program = of_franz_go()
     settings = {"KGO_SEEDS": address, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "5000", "KGO_TEST_MAX_TOPIC_PARTS": "4"}
     output = folder / "output"
     with output.open("wb") as into:
@@ -311,7 +317,7 @@ def collected(plugin: str, source: Path, *chosen: str) -> set[str]:
 
 def has_of_franz_go(*chosen: str) -> set[str]:
     """Functions in its program of tests."""
-    found = {line for line in run([str(SUITES / "kgo.test"), f"-test.list={chosen[0]}"])[0].splitlines() if line.startswith("Test")}
+    found = {line for line in run([str(of_franz_go()), f"-test.list={chosen[0]}"])[0].splitlines() if line.startswith("Test")}
     return {name for name in found if not re.search(NOT_ANNOUNCED, name)} if chosen[0] == OF_FRANZ_GO else found
 
 

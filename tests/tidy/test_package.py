@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,11 @@ MAX_WHEEL_BYTES = 10_170_000
 
 def test_the_wheel_stays_small() -> None:
     """Of the only system that its size was measured on. `make test` builds one; a development build has none."""
-    for wheel in (ROOT / "dist").glob("*-manylinux*_x86_64.whl"):
+    wheels = list((ROOT / "dist").glob("*.whl"))
+    measured = [wheel for wheel in wheels if "-manylinux" in wheel.name and wheel.name.endswith("_x86_64.whl")]
+    of_that_system = (platform.machine(), platform.libc_ver()[0]) == ("x86_64", "glibc")
+    assert measured or not wheels or not of_that_system, wheels
+    for wheel in measured:
         assert wheel.stat().st_size <= MAX_WHEEL_BYTES, wheel.name
 
 
