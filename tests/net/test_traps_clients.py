@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from asking import ask
-from client_programs import CLIENTS, Client
+from client_programs import Client
 from damaged import Damaged
 from golden import named
 from served import Kafka, serving
@@ -93,14 +93,13 @@ def test_out_of_range_is_reset(client: Client, clean: Kafka) -> None:
     assert refused["error"] is not None
 
 
-@pytest.mark.parametrize("named_client", [c for c in CLIENTS if c.is_quick], ids=lambda c: c.name)
-def test_members_that_come_and_go_together(named_client: Client, clean: Kafka) -> None:
+def test_members_that_come_and_go_together(client: Client, clean: Kafka) -> None:
     """UNKNOWN_MEMBER_ID in rebalances that run into each other is on tansu's list of what was wrong."""
     topic = named("g-time-0", "g-time-1", "g-time-2")
-    task = {"verb": "crowd", "group": f"crowd-{named_client.name}", "topic": "g-time", "members": 3, "rounds": 2}
+    task = {"verb": "crowd", "group": f"crowd-{client.name}", "topic": "g-time", "members": 3, "rounds": 2}
     task["places"] = [[golden.topic, golden.partition] for golden in topic]
-    (offsets,) = ask(named_client, clean, task)
-    (found,) = ask(named_client, clean, {"verb": "committed", "group": task["group"], "places": task["places"]})
+    (offsets,) = ask(client, clean, task)
+    (found,) = ask(client, clean, {"verb": "committed", "group": task["group"], "places": task["places"]})
     assert found == offsets
 
 

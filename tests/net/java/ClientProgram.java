@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -32,6 +33,7 @@ import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 
 /** Kafka's Java client, of whatever version is on the class path; ../programs/common.py says what comes in and goes out. */
@@ -53,6 +55,7 @@ public final class ClientProgram {
         verbs.put("ends", ClientProgram::ends);
         verbs.put("committed", ClientProgram::committed);
         verbs.put("group", ClientProgram::group);
+        verbs.put("crowd", ClientProgram::crowd);
         verbs.put("subscribe", ClientProgram::subscribe);
         verbs.put("until_error", ClientProgram::untilError);
         verbs.put("produce", ClientProgram::produce);
@@ -276,14 +279,23 @@ public final class ClientProgram {
                         }
                     }
                     assigned = sorted(consumer.assignment());
-                    if (committing != null) {
-                        consumer.commitSync(committing);
+                    if (committing != null && commits(consumer)) {
                         committing = null;
                         committed.countDown();
                     }
                 }
             } catch (Throwable error) {
                 failed = error;
+            }
+        }
+
+        /** Whether it is done. In a rebalance, which may begin at any moment while members come, it says to poll and to try again. */
+        private boolean commits(KafkaConsumer<byte[], byte[]> consumer) {
+            try {
+                consumer.commitSync(committing);
+                return true;
+            } catch (RebalanceInProgressException error) {
+                return false;
             }
         }
 
@@ -339,9 +351,11 @@ public final class ClientProgram {
         return found;
     }
 
-    private static List<TopicPartition> joined(Member one, Member other) {
-        List<TopicPartition> all = new ArrayList<>(one.assigned);
-        all.addAll(other.assigned);
+    private static List<TopicPartition> joined(Member... members) {
+        List<TopicPartition> all = new ArrayList<>();
+        for (Member member : members) {
+            all.addAll(member.assigned);
+        }
         return sorted(all);
     }
 
@@ -393,6 +407,43 @@ public final class ClientProgram {
             third.seen(place).forEach(continued.putArray(place.toString())::add);
         }
         return story;
+    }
+
+    /** Members that come together, leave and come again while others do: rebalances that run into each other. */
+    private static JsonNode crowd(String bootstrap, JsonNode task) throws Exception {
+        List<TopicPartition> expected = sorted(places(task));
+        Member[] crowd = new Member[task.get("members").asInt()];
+        for (int i = 0; i < crowd.length; i++) {
+            crowd[i] = new Member(bootstrap, task);
+        }
+        await(() -> joined(crowd).equals(expected), "the first assignment of a crowd", crowd);
+        for (int round = 0; round < task.get("rounds").asInt(); round++) {
+            // As many leave as come, at the same time; the next round has others leave.
+            List<Member> leaving = new ArrayList<>();
+            for (int i = 0; i < crowd.length / 2; i++) {
+                int place = (round * (crowd.length / 2) + i) % crowd.length;
+                leaving.add(crowd[place]);
+                crowd[place] = new Member(bootstrap, task);
+            }
+            for (Member member : leaving) {
+                member.close();
+            }
+            await(() -> joined(crowd).equals(expected), "a rebalance of a crowd", crowd);
+        }
+        // Without those that came last the others cover all too, and may not commit once these join.
+        await(() -> joined(crowd).equals(expected) && Arrays.stream(crowd).noneMatch(member -> member.assigned.isEmpty()),
+                "an assignment of all that came", crowd);
+        ObjectNode offsets = JSON.createObjectNode();
+        expected.forEach(place -> offsets.put(place.toString(), 7 + place.partition()));
+        for (Member member : crowd) {
+            Map<TopicPartition, OffsetAndMetadata> own = new HashMap<>();
+            member.assigned.forEach(place -> own.put(place, new OffsetAndMetadata(7 + place.partition())));
+            member.commit(own);
+        }
+        for (Member member : crowd) {
+            member.close();
+        }
+        return offsets;
     }
 
     private static JsonNode subscribe(String bootstrap, JsonNode task) throws Exception {
