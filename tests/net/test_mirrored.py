@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import asking
 import pytest
 import test_clients
 import test_spark_source
 import test_tools
-from asking import READABLE, ask, commits
-from client_programs import Client
+from asking import READABLE, STATE, ask, commits
+from client_programs import CLIENTS, Client
 from clients import console_rows
 from frames import frames
 from golden import named
 from served import GoldenBroker, Kafka, command, serving
+from symptom_claims import shown_if_aborted
 from test_tools import PACKAGE, Tools, kcat_rows, needs_kcat, without_places
 
 from offsetlog import LogDir
@@ -30,13 +32,16 @@ from offsetlog import LogDir
 pytestmark = pytest.mark.proof
 
 MIRROR_SECONDS = 600
+TRANSACTIONS = "__transaction_state"
+"""The one topic of a broker's own that a mirror copies, if it is named."""
 
 
 @pytest.fixture(scope="session")
 def copied(golden_broker: GoldenBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A mirror of all topics, and of the groups."""
+    """A mirror of all topics, of the groups, and of what the coordinator of transactions knows."""
     into = tmp_path_factory.mktemp("mirrored") / "copy"
-    line = command("mirror", "--bootstrap", golden_broker.address, "--into", str(into), "--once", "--json")
+    chosen = ("--pattern", "*", "-t", TRANSACTIONS)
+    line = command("mirror", "--bootstrap", golden_broker.address, "--into", str(into), "--once", "--json", *chosen)
     done = subprocess.run(line, capture_output=True, text=True, timeout=MIRROR_SECONDS, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     whole = json.loads(done.stdout.splitlines()[-1])
@@ -70,6 +75,33 @@ def test_every_byte_is_the_brokers(golden_broker: GoldenBroker, copied: Path) ->
         assert ours == bytes_from(theirs, golden.start), golden.name
         compared += len(ours)
     assert compared > 500_000
+
+
+def test_every_byte_of_the_coordinator_is_the_brokers(golden_broker: GoldenBroker, copied: Path) -> None:
+    """All that the golden broker had stored, and what this one had when it was copied: other tests ask it for producer ids."""
+    wanted = [golden for golden in STATE if golden.topic == TRANSACTIONS]
+    assert {path.name for path in copied.glob(f"{TRANSACTIONS}-*")} == {golden.name for golden in wanted}
+    compared = 0
+    for golden in wanted:
+        (theirs,) = (log_dir / golden.name for log_dir in golden_broker.log_dirs if (log_dir / golden.name).exists())
+        ours = bytes_from(copied / golden.name, 0)
+        assert bytes_from(theirs, golden.start).startswith(ours), golden.name
+        assert ours.startswith(bytes_from(golden.directory, golden.start)), golden.name
+        compared += len(ours)
+    assert compared > 0
+
+
+def test_open_transactions_of_a_copy_are_decided(copied: Path, tmp_path: Path) -> None:
+    """By the coordinator's copied records: what was ongoing is not shown, and what others committed behind it is."""
+    partitions = named("g-txn-0", "g-txn-1")
+    client = CLIENTS[0]
+    ends = {golden.name: golden.end for golden in partitions}
+    task = {"verb": "read", "places": asking.places(partitions), "isolation": "read_committed", "ends": ends}
+    with serving([copied], tmp_path / "serve", "--open-transactions", "decide") as server:
+        (found,) = ask(client, server, task)
+    for golden in partitions:
+        assert asking.told(client, found[golden.name]) == asking.expected(client, shown_if_aborted(golden)), golden.name
+    assert len(found["g-txn-0"]) > len(partitions[0].committed)
 
 
 def test_a_mirror_that_was_there_before_the_broker(tmp_path: Path) -> None:
