@@ -23,7 +23,7 @@ from wire import TOO_FEW_REPLICAS, Wire
 from writing import coded
 
 from broker import CLUSTER_ID, NODE_ID, Broker, broker_of
-from offsetlog import ClusterError, ConfigError, Log, LogDir, PartitionProducer, SalvageReport, end_transaction, salvage
+from offsetlog import ClusterError, ConfigError, Log, LogDir, PartitionProducer, SalvageReport, Server, end_transaction, salvage
 
 FREE: Place = ("free", 0)
 HELD: list[Place] = [("held", 0), ("held", 1)]
@@ -155,6 +155,8 @@ class Dead:
         self._look()
         self.rows: dict[Place, list[Row]] = {}
         """What a committed reader gets once all is ended."""
+        self.decided: dict[Place, list[Row]] = {}
+        """What a committed reader of `serve` gets before that."""
 
     def path(self, place: Place) -> Path:
         return self.log_dir / f"{place[0]}-{place[1]}"
@@ -176,9 +178,10 @@ class Dead:
 
     def agrees(self, place: Place, rows: list[Row]) -> bool:
         """Whether these rows are ours up to where the dead broker's log ended. What came later is of other clients."""
-        return [each for each in rows if each.offset < self.ends[place]] == [
-            each for each in self.rows[place] if each.offset < self.ends[place]
-        ]
+        theirs, ended, decided = (
+            [each for each in found if each.offset < self.ends[place]] for found in (rows, self.rows[place], self.decided[place])
+        )
+        return theirs == ended == decided
 
     def end(self, found: dict[Key, PartitionProducer]) -> None:
         """Each of them as its coordinator decided, and never otherwise."""
@@ -256,10 +259,10 @@ def markers(path: Path) -> dict[int, list[tuple[int, bool]]]:
     return found
 
 
-def served(broker: Broker, places: Sequence[Place]) -> dict[Place, list[Row]]:
+def served(address: str, places: Sequence[Place]) -> dict[Place, list[Row]]:
     """What a committed reader gets, once every transaction is over."""
     until = time.monotonic() + WAITING_SECONDS
-    with Wire(broker.address) as wire:
+    with Wire(address) as wire:
         for place in places:
             while not (seen := wire.fetch(*place, 0, committed=True)).last_stable_offset == seen.high_watermark > 0:
                 assert time.monotonic() < until, (place, seen._replace(records=b""))
@@ -267,9 +270,15 @@ def served(broker: Broker, places: Sequence[Place]) -> dict[Place, list[Row]]:
     found: dict[Place, list[Row]] = {}
     for topic in dict.fromkeys(topic for topic, _ in places):
         numbers = [partition for name, partition in places if name == topic]
-        with Reader(broker.address, topic, numbers, "read_committed") as reader:
+        with Reader(address, topic, numbers, "read_committed") as reader:
             found |= {(topic, partition): rows for partition, rows in reader.rows().items()}
     return found
+
+
+def decided_by_serve(dead: Dead) -> dict[Place, list[Row]]:
+    """What committed readers get from `serve` of the directories as they are, each transaction as its coordinator decided."""
+    with Server([dead.log_dir, dead.metadata], open_transactions="decide") as server:
+        return served(server.bootstrap_servers, WRITTEN)
 
 
 def check_promises(sent: list[Sent], rows: dict[Place, list[Row]]) -> None:
@@ -327,7 +336,7 @@ def serve_the_copy(dead: Dead, directory: Path) -> None:
     made = salvaged(dead, directory)
     with dead.copy.running():
         let_go(dead.copy, [])
-        seen = served(dead.copy, [*WRITTEN, *((topic, 0) for topic in made)])
+        seen = served(dead.copy.address, [*WRITTEN, *((topic, 0) for topic in made)])
         for place in WRITTEN:
             assert dead.agrees(place, seen[place]), place
         for topic, (report, rows) in made.items():
@@ -415,7 +424,7 @@ def compare(broker: Broker, dead: Dead) -> tuple[dict[Place, list[Row]], list[Pa
         if not written:
             left.append(each)
     # While something is open there, a leader does not even tell committed readers where the partition ends.
-    theirs = served(broker, [place for place in WRITTEN if place not in {(each.topic, each.partition) for each in left}])
+    theirs = served(broker.address, [place for place in WRITTEN if place not in {(each.topic, each.partition) for each in left}])
     for place, rows in theirs.items():
         assert dead.agrees(place, rows), place
     return theirs, left
@@ -439,7 +448,7 @@ def make_topics(broker: Broker) -> None:
 
 @pytest.mark.parametrize("version", KILLS)
 def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> None:
-    """Kills: of each transaction that was open, our end on a copy is the broker's own; and a broker serves the copy."""
+    """Kills: of each transaction that was open, our end on a copy is the broker's own, and so is what `serve` shows; a broker serves the copy."""
     broker = broker_of(version, tmp_path / "broker")
     broker.settings = SETTINGS
     # Each refused marker is told with a stack, and tried again at once.
@@ -465,6 +474,7 @@ def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> 
                 for place in DONE:
                     lose_the_last_batch(dead.path(place))
                 check_lost_ends(dead)
+            dead.decided = decided_by_serve(dead)
             dead.end(dead.open_transactions())
             check_promises(sent, dead.rows)
             if kill == 0:
@@ -479,7 +489,7 @@ def test_what_is_ended_is_what_the_broker_ends(version: str, tmp_path: Path) -> 
                 broker, dead.copy = dead.copy, broker
                 broker.start()
                 let_go(broker, names)
-                theirs = served(broker, WRITTEN)
+                theirs = served(broker.address, WRITTEN)
             check_promises(sent, theirs)
             shutil.rmtree(dead.copy.directory)
             # Until each direction occurred at a random moment, too.
