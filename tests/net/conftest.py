@@ -48,6 +48,7 @@ MORE = {"test_a_group_of_two[java-2.8.2-g-plain]"}
 LONG = {
     "test_a_broker_is_understood_the_same",
     "test_damage_fails_a_query",
+    "test_franz_go_reads_topics_without_an_id",
     "test_kafka_configs",
     "test_kcat",
     "test_kcat_in_a_group_of_two",
