@@ -24,6 +24,8 @@ mod known_traps;
 /// Some of these.
 #[path = "../../tests/broker/trap_15.rs"]
 mod trap_15;
+#[path = "../../tests/broker/trap_16.rs"]
+mod trap_16;
 
 /// The protocol logic of the tests with sockets.
 #[path = "../../tests/common/mod.rs"]

@@ -6,6 +6,7 @@ use super::logic::{Asks, Fetch, NOW, clean, consume, copy, data, int, read_all, 
 use super::trap_15::{
     commits_come_back_with_their_metadata, settings_are_told_but_secrets, times_are_looked_up,
 };
+use super::trap_16::sessions_tell_what_changed;
 use offsetlog::Isolation::{ReadCommitted, ReadUncommitted};
 use offsetlog::format::Uuid;
 use offsetlog::format::message::{Struct, Value};
@@ -15,7 +16,7 @@ use std::path::Path;
 
 type Trap = (&'static str, fn(&mut dyn Asks));
 
-pub const ALL: [Trap; 21] = [
+pub const ALL: [Trap; 22] = [
     (
         "leader_epochs_are_not_below_committed_ones",
         leader_epochs_are_not_below_committed_ones,
@@ -56,6 +57,7 @@ pub const ALL: [Trap; 21] = [
         settings_are_told_but_secrets,
     ),
     ("times_are_looked_up", times_are_looked_up),
+    ("sessions_tell_what_changed", sessions_tell_what_changed),
     ("first_batch_comes_whole", first_batch_comes_whole),
     ("advertised_address_is_told", advertised_address_is_told),
     ("metadata_lists_what_is_named", metadata_lists_what_is_named),

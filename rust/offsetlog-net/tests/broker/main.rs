@@ -21,6 +21,7 @@ mod random;
 mod replicas;
 mod sessions;
 mod trap_15;
+mod trap_16;
 mod traps;
 
 use client as logic;
