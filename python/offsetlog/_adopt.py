@@ -74,14 +74,14 @@ def adopt(  # noqa: PLR0913  # each is an option of its own
 
     A refusal changes nothing. The same call finishes the interrupted adoption of a directory, even after a crash, and tells again what
     has gone by then. Of several directories, those that were taken in before an error are named in a note of it, and have to be left
-    out of the next call.
+    out of the next call, which gets their log dirs as `log_dirs`.
 
     Parameters
     ----------
     *directories
         Directories of partitions. Nothing is changed before all of them have been looked at.
     log_dirs
-        The broker's other log dirs: no directory of the partition may be in them.
+        The broker's other log dirs: no directory of the partition may be in them, nor in those around the other `directories`.
     metadata
         The folder with the cluster's metadata log, or ZooKeeper's data, if it is none of the log dirs.
     broker

@@ -392,6 +392,24 @@ def test_beside_a_broker_and_beside_a_writer(place: Place) -> None:
             assert adopt(stray, log_dirs=place.two, metadata=METADATA, dry_run=True)[0].changed
 
 
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_directories_in_several_log_dirs(place: Place, is_turned: bool) -> None:
+    """Each is compared with what stands in the log dirs of the others, before the call and under its locks."""
+    in_the_way = place.copy(place.one / "g-plain-0", place.two / "g-plain-0")
+    directories = [aside(place.one / "g-plain-0"), aside(place.two / "g-recreated-0")]
+    if is_turned:
+        directories.reverse()
+    dry = adopt(*directories, metadata=METADATA, set_aside=True, dry_run=True)
+    assert sorted(each.set_aside for each in dry) == [(), ((str(in_the_way), None),)]
+    done = adopt(*directories, metadata=METADATA, set_aside=True)
+    assert [[before for before, _ in each.set_aside] for each in done] == [[before for before, _ in each.set_aside] for each in dry]
+    assert [each.path for each in done] == [each.path for each in dry]
+    live = [
+        path for folder in (place.one, place.two) for path in folder.iterdir() if path.is_dir() and not path.name.endswith("-stray")
+    ]
+    assert sorted(live) == [place.one / "g-plain-0", place.one / "g-plain-2", place.two / "g-recreated-0"]
+
+
 @pytest.mark.parametrize("way", ["python", "command", "json"])
 def test_what_was_taken_in_before_an_error_is_told(place: Place, way: str) -> None:
     """The second call without it does the rest; with it, it says why not."""
@@ -404,7 +422,8 @@ def test_what_was_taken_in_before_an_error_is_told(place: Place, way: str) -> No
         if way == "python":
             with pytest.raises(LogLockedError) as raised:
                 adopt(first, second, log_dirs=place.two, metadata=METADATA)
-            assert raised.value.__notes__ == [f"taken in before that: {first} is {live} now; leave them out of the next call"]
+            left_out = "leave them out of the next call, and name their log dirs in it (log_dirs=)"
+            assert raised.value.__notes__ == [f"taken in before that: {first} is {live} now; {left_out}"]
         else:
             done = command(*arguments, *(["--json"] if way == "json" else []))
             assert done.returncode == 2

@@ -1,8 +1,9 @@
 //! Adopts directories that a broker has set aside, or would set aside for their topic id: each becomes its topic's partition again.
 //!
-//! Reads and decides everything before it changes anything, and decides again under the locks. Refuses a partition that the cluster's
-//! metadata does not have, or has elsewhere: a broker would set it aside again.
+//! Reads and decides everything before it changes anything, and decides about each directory again under the locks. Refuses a partition that
+//! the cluster's metadata does not have, or has elsewhere: a broker would set it aside again.
 
+mod again;
 mod beside;
 mod given;
 mod groups;
@@ -38,7 +39,7 @@ pub type Adopted = Arc<dyn Fn(&AdoptedPartition) + Send + Sync>;
 /// How directories are taken in.
 #[derive(Clone, Default)]
 pub struct AdoptOptions {
-    /// The broker's other log dirs.
+    /// The broker's other log dirs; those around the directories are known.
     pub log_dirs: Vec<PathBuf>,
     /// The folder with the cluster's metadata log, or ZooKeeper's data, if it is not one of the log dirs.
     pub metadata: Option<PathBuf>,
@@ -108,7 +109,7 @@ pub struct AdoptedPartition {
 /// aside (`-stray`), would set aside or refuse for its topic id, was about to delete (`-delete`) or was moving from another log dir
 /// (`-future`). Its `partition.metadata` gets the topic id of the cluster's metadata, its lines in the log dir's checkpoints are rebuilt,
 /// and it gets the name `topic-partition`. Checks every batch first. Changes nothing before it has looked at all of the directories. To
-/// finish an interrupted call, repeat it without the directories that were taken in by then.
+/// finish an interrupted call, repeat it without the directories that were taken in by then, and with their log dirs.
 ///
 /// # Errors
 /// `Cluster`: the metadata does not have the topic, the partition, or this broker as a replica, or other brokers have replicas.
@@ -146,7 +147,7 @@ pub fn adopt<P: AsRef<Path>>(
     if paths.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut plans, places) = plan(&paths, how, open)?;
+    let (mut plans, mut places) = plan(&paths, how, open)?;
     let retentions = settings::retentions(&plans, &places, how, open)?;
     let total = plans.iter().map(Plan::bytes_to_check).sum();
     let mut done = 0;
@@ -160,8 +161,6 @@ pub fn adopt<P: AsRef<Path>>(
         plan.show_as(given);
     }
     groups::add(&mut plans, &places, open)?;
-    // Each directory is decided anew, by what is there then.
-    drop(places);
     if how.dry_run {
         return Ok(plans.into_iter().map(|plan| plan.adopted).collect());
     }
@@ -170,7 +169,7 @@ pub fn adopt<P: AsRef<Path>>(
     }
     let mut all = Vec::new();
     for plan in plans {
-        let adopted = plan.carry_out(how, open)?;
+        let adopted = plan.carry_out(&mut places, how, open)?;
         if let Some(told) = how.adopted.as_ref().filter(|_| adopted.is_changed) {
             told(&adopted);
         }
@@ -537,40 +536,9 @@ impl Plan {
         }
         Ok(())
     }
-
-    /// Whether nothing has changed since that plan. Does not compare the log start offset, which is found differently under the lock.
-    fn is_same(&self, other: &Self) -> bool {
-        self.segments == other.segments
-            && self.adoption.topic == other.adoption.topic
-            && self.adoption.topic_id == other.adoption.topic_id
-            && self.adoption.in_the_way == other.adoption.in_the_way
-    }
-
-    fn carry_out(self, how: &AdoptOptions, open: &OpenOptions) -> Result<AdoptedPartition> {
-        if !self.adopted.is_changed {
-            return Ok(self.adopted);
-        }
-        let path = self.adoption.directory.clone();
-        let done = self.adoption.run(open, || {
-            let (again, _) = plan(std::slice::from_ref(&path), how, open)?;
-            let is_same = again.first().is_some_and(|again| again.is_same(&self));
-            if is_same {
-                return Ok(());
-            }
-            let reason = "somebody changed it, or what is around it, meanwhile; call again";
-            Err(Error::log_dir(&path, reason))
-        })?;
-        let set_aside = done.set_aside.into_iter();
-        Ok(AdoptedPartition {
-            set_aside: set_aside
-                .map(|(before, since)| (before, Some(since)))
-                .collect(),
-            log_start_offset: done.log_start_offset,
-            log_end_offset: done.log_end_offset,
-            ..self.adopted
-        })
-    }
 }
 
 #[cfg(test)]
 mod killed_tests;
+#[cfg(test)]
+mod several_tests;

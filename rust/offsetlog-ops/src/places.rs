@@ -1,6 +1,6 @@
 //! What is in a broker's or cluster's folders, live, partial or damaged: listed and read before anything is decided.
 
-use offsetlog::disk::{Disk, EntryKind, IoCall, read_whole};
+use offsetlog::disk::{Disk, Entry, EntryKind, IoCall, read_whole};
 use offsetlog::format::internal_topic::METADATA_TOPIC;
 use offsetlog::format::name::{
     CLEAN_SHUTDOWN, DirectoryName, DirectoryState, META_PROPERTIES, PARTITION_METADATA,
@@ -202,6 +202,37 @@ impl Places {
         LogDir::open(&log_dirs, options)?.check_one_cluster()
     }
 
+    /// Lists the log dirs again, by names alone, and looks at the partitions that are `wanted`: these are all that is known then. All else
+    /// stays as it was read, such as the metadata, so that this costs a listing of each log dir and no look at other partitions.
+    ///
+    /// # Errors
+    /// `Io` if one cannot be listed.
+    pub(crate) fn look_again(
+        &mut self,
+        wanted: impl Fn(&DirectoryName<'_>) -> bool,
+        options: &OpenOptions,
+    ) -> Result<()> {
+        // Of others only partitions were given.
+        for log_dir in self.log_dirs.iter_mut().filter(|place| place.is_whole) {
+            log_dir.partitions.clear();
+            for entry in folders_in(&log_dir.path, options)? {
+                let Ok(parsed) = DirectoryName::parse(&entry.name) else {
+                    continue;
+                };
+                if !wanted(&parsed) {
+                    continue;
+                }
+                let place = log_dir.path.join(&entry.name);
+                // What leads nowhere was told when they were read.
+                if follow(&entry, &place, options).is_ok() {
+                    let found = PartitionPlace::new(&place, &parsed, options);
+                    log_dir.partitions.push(found);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn add_partition(&mut self, path: &Path, options: &OpenOptions) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let Ok(parsed) = DirectoryName::parse(&name) else {
@@ -231,14 +262,9 @@ impl Places {
         options: &OpenOptions,
         steps: &mut Steps<'_, Path>,
     ) -> Result<()> {
-        let disk = options.disk.as_ref();
-        let mut entries = disk
-            .list(path)
-            .map_err(|source| Error::io(IoCall::List, path, source))?;
-        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let mut log_dir = LogDirPlace::new(path, options);
         log_dir.is_whole = true;
-        entries.retain(|entry| entry.kind != EntryKind::File && entry.name != REMOTE_INDEX_CACHE);
+        let entries = folders_in(path, options)?;
         steps.add(entries.len());
         for entry in entries {
             let place = path.join(&entry.name);
@@ -251,10 +277,7 @@ impl Places {
             }
             steps.at(&place)?;
             let parsed = DirectoryName::parse(&entry.name);
-            // A broker follows links.
-            if entry.kind == EntryKind::Other
-                && let Err(error) = disk.list(&place)
-            {
+            if let Err(error) = follow(&entry, &place, options) {
                 if parsed.is_ok() && error.kind() != io::ErrorKind::NotADirectory {
                     self.warnings.push(format!(
                         "left out: {} is a link, and what it leads to cannot be read: {error}",
@@ -351,6 +374,25 @@ impl PartitionPlace {
             state: name.state,
             topic_id,
         }
+    }
+}
+
+/// The folders in a log dir, and what may be links to some, by name.
+fn folders_in(log_dir: &Path, options: &OpenOptions) -> Result<Vec<Entry>> {
+    let mut entries = options
+        .disk
+        .list(log_dir)
+        .map_err(|source| Error::io(IoCall::List, log_dir, source))?;
+    entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    entries.retain(|entry| entry.kind != EntryKind::File && entry.name != REMOTE_INDEX_CACHE);
+    Ok(entries)
+}
+
+/// Fails for what is neither a folder nor a link to one: a broker follows links.
+fn follow(entry: &Entry, place: &Path, options: &OpenOptions) -> io::Result<()> {
+    match entry.kind {
+        EntryKind::Other => options.disk.list(place).map(drop),
+        _ => Ok(()),
     }
 }
 

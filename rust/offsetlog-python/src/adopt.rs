@@ -73,7 +73,7 @@ fn with_those(py: Python<'_>, error: PyErr, done: &Mutex<Vec<String>>) -> PyErr 
         return error;
     }
     let note = format!(
-        "taken in before that: {}; leave them out of the next call",
+        "taken in before that: {}; leave them out of the next call, and name their log dirs in it (log_dirs=)",
         done.join(", ")
     );
     noted(py, error, &note)

@@ -26,7 +26,7 @@ pub(super) fn located(directory: &Path, open: &OpenOptions) -> Result<PathBuf> {
     }
     if let Some(live) = taken_in(&path, open) {
         let reason = format!(
-            "it is not there, and {} is: leave it out if an earlier call took it in",
+            "it is not there, and {} is: leave it out if an earlier call took it in, and name its log dir instead (log_dirs=, --log-dir)",
             live.display()
         );
         return Err(Error::log_dir(&path, reason));
