@@ -223,6 +223,36 @@ def test_what_compaction_was_kept_from_is_told_again(policy: str, tmp_path: Path
     assert commands(keep_retention=True) == first
 
 
+def test_a_policy_stays_while_that_of_the_brokers_is_not_known(tmp_path: Path) -> None:
+    """The first call knew by `broker` that they compact. One that does not know this does not give them what was never compacted."""
+    into, old, identity = formatted(tmp_path / "new"), tmp_path / "old", bytes(range(1, 17))
+    with Log.open(old / "orders-0", "a") as log:
+        log.append(b"value", timestamp=time.time_ns() // 1_000_000)
+    (old / "orders-0" / ".offsetlog.config").unlink()
+    told = [metadata_records.topic("orders", identity), metadata_records.partition(identity, 0, (1,))]
+    sources = [old, metadata_records.write(tmp_path / "metadata", told)]
+    properties = {policy: tmp_path / f"{policy}.properties" for policy in ("compact", "delete")}
+    for policy, file in properties.items():
+        file.write_text(f"log.cleanup.policy={policy}\n")
+
+    def policies(**more: Any) -> tuple[bytes | None, list[str]]:  # noqa: ANN401  # options
+        report = restore(sources, into, new_cluster=True, **more)
+        commands = [command for each in report.remaining if each.about == "orders" for command in each.commands]
+        changes = [command.partition("--entity-name orders ")[2] for command in commands if "cleanup.policy" in command]
+        return settings(into / "bootstrap.checkpoint", "orders").get("cleanup.policy"), changes
+
+    stays = (b"delete", ["--delete-config cleanup.policy"])
+    assert policies(broker=properties["compact"]) == stays
+    assert policies() == stays
+    assert policies(dry_run=True) == stays
+    assert policies() == stays
+    assert policies(broker=properties["delete"]) == (None, [])
+    assert policies() == (None, [])
+    assert policies(broker=properties["compact"]) == stays
+    # Who wants it as it was has it so, and is told what that may mean.
+    assert policies(keep_retention=True) == (None, ["--add-config cleanup.policy=delete"])
+
+
 def test_what_kafka_itself_keeps_for_ever_is_not_to_be_taken_back(tmp_path: Path) -> None:
     """Share groups' state has retention.ms=-1 of its own."""
     into, source = formatted(tmp_path / "new"), tmp_path / "logs"

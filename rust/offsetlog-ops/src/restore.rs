@@ -399,11 +399,9 @@ impl RestorePlan {
                 _ => topic.to_make.configs.clone(),
             };
             retention.judge(topic, &mut configs);
-            if let Some(known) = targets.configs_in_bootstrap(name)
-                && !how.keep_retention
-                && targets.has_others_in_bootstrap(topic)
-            {
-                retention.keep(name, &known, &mut configs);
+            if let Some(known) = targets.configs_in_bootstrap(name) {
+                let has_others = targets.has_others_in_bootstrap(topic);
+                retention.keep(name, (&known, has_others), &mut configs);
             }
             self.missing
                 .extend(topic.missing.iter().map(|number| TopicPartition {

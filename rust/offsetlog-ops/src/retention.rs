@@ -193,6 +193,15 @@ impl BrokerRetention {
         })
     }
 
+    /// Whether it is known of all brokers what policy a topic with these settings has there.
+    pub(crate) fn knows_policy(&self, configs: &BTreeMap<String, String>) -> bool {
+        let broker = self.broker.as_ref();
+        self.nodes.iter().all(|node| {
+            let holds = EffectiveConfig::on_broker(configs, &self.dynamic, *node, broker);
+            holds.source(POLICY) != SettingSource::Unknown
+        })
+    }
+
     /// What compaction would remove of a topic of the cluster that was not compacted before: why, in a sentence, and the command against it.
     pub(crate) fn announced_compaction(
         &self,

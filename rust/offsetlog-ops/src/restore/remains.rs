@@ -223,26 +223,17 @@ impl Retention {
         is_own || (topic.was_compacted && !topic.is_told) || by_old()
     }
 
-    /// Keeps what an earlier restore set for partitions that this one does not look at: nobody knows here how old their records are.
+    /// Keeps what an earlier restore set, by what `bootstrap.checkpoint` has, and nobody knows here to be void: for partitions that this one
+    /// does not look at, if it `has_others`, as their records may be old, and the policy where that of the brokers is not known now.
     pub(super) fn keep(
         &mut self,
         topic: &str,
-        known: &BTreeMap<String, String>,
+        (known, has_others): (&BTreeMap<String, String>, bool),
         configs: &mut BTreeMap<String, String>,
     ) {
-        if known.get(POLICY).is_some_and(|policy| policy == "delete")
-            && !configs.contains_key(POLICY)
-        {
-            configs.insert(POLICY.to_owned(), "delete".to_owned());
-            let reason = format!(
-                "an earlier restore set {POLICY}=delete for partitions that are not restored now, and it stays; when the records may be \
-                 compacted, set it back"
-            );
-            self.note(
-                topic,
-                reason,
-                vec![alter(topic, &format!("--delete-config {POLICY}"))],
-            );
+        self.keep_policy(topic, (known, has_others), configs);
+        if self.keeps || !has_others {
+            return;
         }
         for setting in [RETENTION_MS, RETENTION_BYTES] {
             let is_kept = |configs: &BTreeMap<String, String>| {
@@ -261,6 +252,44 @@ impl Retention {
             );
             self.note(topic, reason, vec![alter(topic, &change)]);
         }
+    }
+
+    fn keep_policy(
+        &mut self,
+        topic: &str,
+        (known, has_others): (&BTreeMap<String, String>, bool),
+        configs: &mut BTreeMap<String, String>,
+    ) {
+        let deletes = known.get(POLICY).is_some_and(|policy| policy == "delete");
+        if !deletes || configs.contains_key(POLICY) {
+            return;
+        }
+        if (self.keeps || !has_others) && self.on_brokers.knows_policy(configs) {
+            return;
+        }
+        let (reason, change) = if self.keeps {
+            (
+                format!(
+                    "an earlier restore set {POLICY}=delete, which is taken back: whether the brokers compact the topic is not known \
+                     (--broker tells). If the records are to stay, run this as soon as they are up"
+                ),
+                format!("--add-config {POLICY}=delete"),
+            )
+        } else {
+            configs.insert(POLICY.to_owned(), "delete".to_owned());
+            let why = if has_others {
+                "for partitions that are not restored now, and it stays"
+            } else {
+                "and it stays, as the brokers' policy is not known now (--broker tells)"
+            };
+            (
+                format!(
+                    "an earlier restore set {POLICY}=delete {why}; when the records may be compacted, set it back"
+                ),
+                format!("--delete-config {POLICY}"),
+            )
+        };
+        self.note(topic, reason, vec![alter(topic, &change)]);
     }
 
     /// Tells of what only the target's `bootstrap.checkpoint` says, which an earlier restore may have set there.
