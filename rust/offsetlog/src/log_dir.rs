@@ -30,6 +30,7 @@ use choice::AllChosen;
 use clusters::Clusters;
 use listing::Listing;
 use offsetlog_format::counted;
+use partition_count::Registered;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ struct Inner {
     /// The cluster that the log dirs belong to, if there is one.
     surroundings: Arc<Surroundings>,
     /// The partitions of topics by the cluster's metadata, as far as somebody asked for them.
-    registered: Mutex<BTreeMap<String, Option<Arc<Vec<i32>>>>>,
+    registered: Mutex<Registered>,
     listing: RwLock<Listing>,
     /// The replica that was chosen, for partitions with several.
     chosen: Mutex<AllChosen>,
@@ -259,7 +260,9 @@ impl LogDir {
         listing.warn_of_replicas();
         listing.warn_of_clusters(&Clusters::of(&self.0.surroundings, &self.0.paths));
         let registered = self.0.registered.lock();
-        registered.unwrap_or_else(PoisonError::into_inner).clear();
+        registered
+            .unwrap_or_else(PoisonError::into_inner)
+            .forget_all();
         known.partitions = listing.partitions;
         known.pending_deletes = listing.pending_deletes;
         known.warnings = listing.warnings;

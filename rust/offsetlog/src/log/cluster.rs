@@ -37,6 +37,7 @@ use offsetlog_format::name::{CLEAN_SHUTDOWN, META_PROPERTIES, PARTITION_METADATA
 use offsetlog_format::{FileName, PartitionMetadata, SegmentFile, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use zookeeper::Places;
 pub use zookeeper::{NodeAnswer, zookeeper_node};
@@ -64,6 +65,8 @@ pub(crate) struct Surroundings {
     read: Mutex<BTreeMap<Asked, Arc<Metadata>>>,
     /// The metadata log that was found beside each log dir: one that is gone since does not make a broker's partition anybody else's.
     beside: Mutex<BTreeMap<PathBuf, PathBuf>>,
+    /// How often one of the two changed or was forgotten. Raised while the one that changes is locked.
+    changes: AtomicU64,
 }
 
 type Asked = (PathBuf, Option<String>);
@@ -132,6 +135,7 @@ impl Surroundings {
             known: None,
             read: Mutex::default(),
             beside: Mutex::default(),
+            changes: AtomicU64::default(),
         })
     }
 
@@ -160,19 +164,8 @@ impl Surroundings {
             known: Some(membership),
             read: Mutex::default(),
             beside: Mutex::default(),
+            changes: AtomicU64::default(),
         }
-    }
-
-    /// Has the metadata be read again by the next who asks.
-    pub(crate) fn forget(&self) {
-        self.read
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
-        self.beside
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
     }
 
     fn disk(&self) -> &dyn Disk {

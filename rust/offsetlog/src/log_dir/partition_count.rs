@@ -4,8 +4,35 @@ use super::routing::Partitioner;
 use super::writer::guard;
 use super::{LogDir, TopicPartition};
 use crate::error::{Error, Result};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What the cluster's metadata says of topics, as far as somebody asked.
+#[derive(Debug, Default)]
+pub(super) struct Registered {
+    /// By name, each with the number of changes of the metadata by which it was found out, and to which it holds.
+    topics: BTreeMap<String, (u64, Partitions)>,
+    /// How often something was forgotten: an answer that was asked for before that is not kept.
+    forgotten: u64,
+}
+
+/// `None` where no metadata is at hand, or it does not have the topic.
+type Partitions = Option<Arc<Vec<i32>>>;
+
+impl Registered {
+    /// Forgets a topic of which other directories are here now.
+    pub(super) fn forget(&mut self, topic: &str) {
+        self.topics.remove(topic);
+        self.forgotten += 1;
+    }
+
+    /// Forgets all of them.
+    pub(super) fn forget_all(&mut self) {
+        self.topics.clear();
+        self.forgotten += 1;
+    }
+}
 
 impl LogDir {
     /// Returns the partition to which a record of a topic goes.
@@ -53,11 +80,19 @@ impl LogDir {
     }
 
     /// The partitions of a topic by the cluster's metadata; `None` where none is at hand, or it does not have the topic of these.
-    fn registered(&self, topic: &str, numbers: &[i32]) -> Result<Option<Arc<Vec<i32>>>> {
-        if let Some(known) = guard(&self.0.registered).get(topic) {
-            return Ok(known.clone());
-        }
-        let mut found = None;
+    fn registered(&self, topic: &str, numbers: &[i32]) -> Result<Partitions> {
+        let changes = self.0.surroundings.changes();
+        let forgotten = {
+            let registered = guard(&self.0.registered);
+            if let Some((_, known)) = registered
+                .topics
+                .get(topic)
+                .filter(|(at, _)| *at == changes)
+            {
+                return Ok(known.clone());
+            }
+            registered.forgotten
+        };
         for &partition in numbers {
             let at = TopicPartition {
                 topic: topic.to_owned(),
@@ -65,18 +100,23 @@ impl LogDir {
             };
             if let Some(path) = self.path_of(&at)? {
                 let membership = self.0.surroundings.membership(&path, topic, partition)?;
-                found = membership.partitions().map(Arc::new);
-                break;
+                let found = membership.partitions().map(Arc::new);
+                let mut registered = guard(&self.0.registered);
+                // Of directories that were there before it holds for this call alone.
+                if registered.forgotten == forgotten {
+                    let known = (changes, found.clone());
+                    registered.topics.insert(topic.to_owned(), known);
+                }
+                return Ok(found);
             }
         }
-        guard(&self.0.registered).insert(topic.to_owned(), found.clone());
-        Ok(found)
+        // Gone meanwhile.
+        Ok(None)
     }
 
     /// Has the cluster's metadata be read again by the next who asks.
     pub(super) fn forget_cluster(&self) {
         self.0.surroundings.forget();
-        guard(&self.0.registered).clear();
     }
 }
 

@@ -53,8 +53,6 @@ impl LogDir {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
         self.check_fills("create a topic")?;
-        // Another one of the name may have been the cluster's.
-        guard(&self.0.registered).remove(topic.name);
         check_topic(topic.name).map_err(|error| {
             Error::argument("name", format!("{:?}: {}", topic.name, error.fault))
         })?;
@@ -99,7 +97,12 @@ impl LogDir {
         });
         let places: Vec<_> = partitions.zip(places).rev().collect();
         let made = self.make_partitions(&places, &topic.config, Some(topic_id))?;
-        self.0.listing_mut().add_new(made);
+        {
+            let mut listing = self.0.listing_mut();
+            // Another one of the name may have been the cluster's.
+            guard(&self.0.registered).forget(topic.name);
+            listing.add_new(made);
+        }
         guard(&writer.router).forget(topic.name);
         Ok(topic_id)
     }

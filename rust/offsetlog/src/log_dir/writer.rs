@@ -388,9 +388,9 @@ impl LogDir {
         listing
             .partitions
             .extend(of_topic.filter(|(partition, _)| partition.topic == topic));
-        drop(listing);
         // Another topic of the name is not the one that the cluster has.
-        guard(&self.0.registered).remove(topic);
+        guard(&self.0.registered).forget(topic);
+        drop(listing);
         guard(&self.writer()?.router).forget(topic);
         Ok(())
     }

@@ -7,6 +7,7 @@ use crate::error::{ErrorKind, Result};
 use crate::folder::is_there;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 /// The state of the files of a cluster's metadata: equal marks mean that it has not changed. A file that changed a moment ago may change
@@ -48,6 +49,24 @@ impl MetadataMark {
 }
 
 impl Surroundings {
+    /// Has the metadata be read again by the next who asks.
+    pub(crate) fn forget(&self) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        read.clear();
+        beside.clear();
+        self.note_change();
+    }
+
+    /// What was found out by the metadata holds as long as this number stays: one that was read before it was found out.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// The folders in which the metadata is or may be.
     pub(crate) fn places(&self) -> Vec<PathBuf> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,6 +135,7 @@ impl Surroundings {
     fn take(&self, asked: Asked, metadata: Metadata) {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         read.insert(asked, Arc::new(metadata));
+        self.note_change();
     }
 
     /// Moves the log dirs whose metadata log is gone to another one.
@@ -154,6 +174,7 @@ impl Surroundings {
                 }
                 let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
                 beside.insert((*log_dir).clone(), next.0);
+                self.note_change();
                 left += 1;
             }
             if left == users.len() {

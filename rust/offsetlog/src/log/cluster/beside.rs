@@ -19,10 +19,14 @@ impl Surroundings {
         if let Some(found) = known(&self.beside.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(Some(found));
         }
+        let changes = self.changes();
         let found = self.look_beside(log_dir)?;
         if let Some(found) = &found {
             let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
-            beside.insert(log_dir.to_path_buf(), found.clone());
+            // What was forgotten meanwhile does not come back.
+            if self.changes() == changes {
+                beside.insert(log_dir.to_path_buf(), found.clone());
+            }
         }
         Ok(found)
     }
