@@ -261,8 +261,8 @@ class Topics:
         Raises
         ------
         LogDirError
-            There is no such topic or partition; or some of the topic's partitions are missing here, so that nobody can say
-            where a key belongs.
+            There is no such topic or partition; or a partition of the topic between others is missing here; or nobody can say where a
+            key belongs: the cluster's metadata is at hand, and has more partitions, or does not tell how many there are.
         ConfigError
             The caller's partitioner returned a number that is not a partition.
 

@@ -1,15 +1,21 @@
-"""A topic whose last partitions are not among the paths: by the cluster's metadata it has more, and no key is routed among fewer."""
+"""A topic whose last partitions are not among the paths: by the cluster's metadata it has more, and no key is routed among fewer.
+
+Nor is one where metadata that is among the paths does not tell how many there are. Records without a key may go to any partition: Kafka's
+producers too take one that they reach (`BuiltInPartitioner`, `RoundRobinPartitioner`: "available partitions").
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
 from golden import CLEAN
 
-from offsetlog import LogDir, MetadataImage, partition_for
+from offsetlog import LogDir, partition_for
 from offsetlog._commit.staging import Staged
 from offsetlog.errors import LogDirError
 from offsetlog.spark.sink import OffsetLogWriter, TaskMessage, prepare
@@ -56,6 +62,73 @@ def test_no_key_is_routed_among_the_partitions_that_are_here(paths: list[str]) -
         assert log_dir.append("g-plain", b"x", key=KEYS[0], partition=partition_for(KEYS[0], 3) % 2).offset >= 0
 
 
+def metadata_log(root: Path) -> Path:
+    return root / "metadata-dir" / "__cluster_metadata-0" / f"{0:020}.log"
+
+
+def damage(root: Path) -> None:
+    data = bytearray(metadata_log(root).read_bytes())
+    data[len(data) // 2] ^= 1
+    metadata_log(root).write_bytes(data)
+
+
+def tear(root: Path) -> None:
+    """As an end that did not reach the disk leaves it: the last batch is there in part."""
+    metadata_log(root).write_bytes(metadata_log(root).read_bytes()[:-1])
+
+
+def replace(root: Path) -> None:
+    """Another cluster's, with a topic of the name, and directories that do not tell which of the two they are of."""
+    properties = root / "metadata-dir" / "meta.properties"
+    own = next(line for line in properties.read_text().splitlines() if line.startswith("cluster.id="))
+    properties.write_text(properties.read_text().replace(own, "cluster.id=AQIDBAUGBwgJCgsMDQ4PEA"))
+    for path in root.glob("log-dir-*/g-plain-*/partition.metadata"):
+        path.unlink()
+
+
+UNTOLD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "damaged": (damage, "cannot be read"),
+    "torn": (tear, "a part of its metadata is missing"),
+    "another cluster's": (replace, "is the metadata of cluster"),
+}
+
+
+@pytest.mark.parametrize("how", UNTOLD)
+def test_metadata_that_does_not_tell_is_not_taken_for_none(how: str, paths: list[str], tmp_path: Path) -> None:
+    spoil, why = UNTOLD[how]
+    spoil(tmp_path)
+    expected = rf"g-plain.*the partitions \[0, 1\] are here, .*not known.*{why}.*name the partition"
+    with LogDir.open(paths, "a", single_replica=True) as log_dir:
+        before = log_dir.end_offsets()
+        for key in KEYS:
+            with pytest.raises(LogDirError, match=expected):
+                log_dir.append("g-plain", b"x", key=key)
+        assert log_dir.end_offsets() == before
+        for key in KEYS:
+            assert log_dir.append("g-plain", key).partition in {0, 1}
+    rows = {"key": pa.array(KEYS), "value": pa.array(KEYS)}
+    with pytest.raises(LogDirError, match=expected):
+        written(paths, rows)
+    message = written(paths, {"value": rows["value"]})
+    assert sum(Staged(*each).records for each in message.staged) == len(KEYS)
+
+
+@pytest.mark.parametrize("partitioner", ["default", "round_robin"])
+def test_records_that_no_key_sends_go_to_those_that_are_here(partitioner: Literal["default", "round_robin"], paths: list[str]) -> None:
+    """As in Spark's sink."""
+    with LogDir.open(paths, "a", partitioner=partitioner) as log_dir:
+        for key in KEYS if partitioner == "round_robin" else [None] * len(KEYS):
+            assert log_dir.append("g-plain", b"x", key=key).partition in {0, 1}
+
+
+def test_a_function_of_the_callers_is_not_told_fewer_than_there_are(paths: list[str]) -> None:
+    with (
+        LogDir.open(paths, "a", partitioner=lambda _topic, _key, _value, count: count - 1) as log_dir,
+        pytest.raises(LogDirError, match="it has 3"),
+    ):
+        log_dir.append("g-plain", b"x")
+
+
 def test_without_the_metadata_those_that_are_here_count(paths: list[str]) -> None:
     with LogDir.open(paths[:2], "a") as log_dir:
         for key in KEYS:
@@ -96,24 +169,27 @@ def test_sparks_sink_writes_rows_that_no_key_sends(column: str, paths: list[str]
         assert sorted((each.partition, each.records) for each in (Staged(*staged) for staged in message.staged)) == [(0, 3), (1, 2)]
 
 
-def test_sparks_sink_reads_the_metadata_once_in_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparks_sink_reads_the_metadata_once_in_a_task(tmp_path: Path) -> None:
+    """What becomes of it behind that changes nothing for the other topics of the task."""
     for name in FOLDERS:
         shutil.copytree(CLEAN / name, tmp_path / name)
-    reads: list[LogDir] = []
-    metadata = LogDir.metadata
-
-    def noted(log_dir: LogDir) -> MetadataImage | None:
-        reads.append(log_dir)
-        return metadata(log_dir)
-
-    monkeypatch.setattr(LogDir, "metadata", noted)
-    topics = ["g-plain", "g-codec-lz4", "g-codec-gzip", "g-plain", "g-idem"]
+    paths = [str(tmp_path / name) for name in FOLDERS]
+    topics = ["g-codec-lz4", "g-codec-gzip", "g-plain", "g-idem", "g-plain"]
     rows = {"topic": pa.array(topics), "key": pa.array(KEYS), "value": pa.array(KEYS)}
-    written([str(tmp_path / name) for name in FOLDERS], rows, topic=None)
-    assert len(reads) == 1
-    reads.clear()
-    written([str(tmp_path / name) for name in FOLDERS], {**rows, "partition": pa.array([0] * len(KEYS), pa.int32())}, topic=None)
-    assert not reads
+    settings = sink_settings_from({"path": ",".join(paths)}, is_stream=False)
+    prepare(settings)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({**rows, "topic": pa.array(["g-plain"] * len(KEYS))})
+        damage(tmp_path)
+        yield pa.RecordBatch.from_pydict(rows)
+
+    message = OffsetLogWriter(settings, list(rows)).write(batches())
+    assert sum(Staged(*each).records for each in message.staged) == 2 * len(KEYS)
+    with pytest.raises(LogDirError, match="cannot be read"):
+        written(paths, rows, topic=None)
+    # Who names the partition asks nobody.
+    written(paths, {**rows, "partition": pa.array([0] * len(KEYS), pa.int32())}, topic=None)
 
 
 def test_a_topic_made_here_anew_has_those_it_was_given(paths: list[str]) -> None:

@@ -371,18 +371,6 @@ def _batch(rows: Sequence[Row], schema: pyarrow.Schema) -> pyarrow.RecordBatch:
     return pyarrow.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _registered_among(paths: Sequence[str]) -> dict[str, tuple[str | None, frozenset[int]]]:
-    """Return the topics of the cluster's metadata, if it is among the paths: their ids and partitions."""
-    log_dir = LogDir.open(paths)
-    try:
-        metadata = log_dir.metadata()
-    except OffsetLogError:
-        # It cannot be read, and so says nothing.
-        return {}
-    topics = metadata.topics if metadata is not None else ()
-    return {topic.name: (topic.topic_id, frozenset(each.partition for each in topic.partitions)) for topic in topics}
-
-
 class _Router:
     """Where the rows of one task go."""
 
@@ -391,7 +379,7 @@ class _Router:
         self._topics: dict[str, Topic] = {}
         self._random = random.Random()  # noqa: S311  # where rows go is no secret
         self._turns: dict[str, int] = {}
-        self._registered: dict[str, tuple[str | None, frozenset[int]]] | None = None
+        self._asked: LogDir | None = None
         self._whole: set[str] = set()
         self.contents: dict[str, tuple[int, int]] = {}
 
@@ -463,22 +451,23 @@ class _Router:
             return pyarrow.array([sticky] * count, pyarrow.int32())
         keys = rows.column("key").cast(pyarrow.large_binary()).to_pylist()
         if topic.name not in self._whole and rows.column("key").null_count < count:
-            self._check_registered(topic)
+            self._check_whole(topic)
         chosen = pyarrow.array(partitions_for(keys, topic.partitions), pyarrow.int32())
         return chosen.fill_null(sticky) if chosen.null_count else chosen
 
-    def _check_registered(self, topic: Topic) -> None:
-        """Refuse keys for a topic with partitions that are not here: they would go to others than producers choose."""
-        if self._registered is None:
-            self._registered = _registered_among(self._settings.paths)
-        topic_id, partitions = self._registered.get(topic.name, (None, frozenset()))
-        lacks = len(partitions.difference(range(topic.partitions))) > 0
-        if lacks and topic_id_of(topic.directories[0]) in {None, topic_id}:
-            message = (
-                f"of topic {topic.name!r} only the partitions {list(range(topic.partitions))} are here, and the cluster's metadata "
-                f"says that it has {len(partitions)}: records with keys cannot be routed; name the partition in a column partition"
-            )
-            raise LogDirError(message, path=self._settings.paths[0])
+    def _check_whole(self, topic: Topic) -> None:
+        """Refuse keys where appends to these log dirs do: with fewer partitions they would go to others than producers choose.
+
+        Rows without a key may go to any partition, and producers too take one that they reach.
+        """
+        if self._asked is None or self._asked.topics().get(topic.name) != list(range(topic.partitions)):
+            # It may have been made meanwhile.
+            self._asked = LogDir.open(self._settings.paths)
+        try:
+            self._asked._engine().partition_count(topic.name)  # noqa: SLF001  # same package
+        except LogDirError as error:
+            error.add_note("the partition of a row is named in the column partition")
+            raise
         self._whole.add(topic.name)
 
     def _topic(self, name: str) -> Topic:

@@ -246,6 +246,10 @@ impl LogDir {
         partitions.into_iter().map(partition_key).collect()
     }
 
+    fn partition_count(&self, py: Python<'_>, topic: &str) -> PyResult<i32> {
+        detached(py, || self.0.partition_count(topic)).or_raise(py)
+    }
+
     fn topic_config(&self, py: Python<'_>, topic: &str) -> PyResult<Pairs> {
         let config = detached(py, || self.0.topic_config(topic)).or_raise(py)?;
         Ok(pairs(&config))

@@ -9,6 +9,7 @@ mod beside;
 mod guard;
 mod metadata;
 mod metadata_snapshot;
+mod missing;
 mod named;
 pub(crate) mod replay;
 mod secrets;
@@ -101,6 +102,8 @@ pub(crate) struct Membership {
     topic: String,
     topic_id: Option<Uuid>,
     partition: i32,
+    /// Why the metadata at hand does not tell what the cluster has.
+    unusable: Option<String>,
     /// Why the cluster's settings of the topic are not known.
     missing: Option<String>,
     broker: Option<BrokerSettings>,
@@ -205,7 +208,8 @@ impl Surroundings {
         found.node_id = node.id;
         found.topic_id = self.topic_id(path)?;
         found.metadata = self.metadata_of(log_dir, &node)?;
-        found.missing = found.missing_because(node.cluster_id.as_deref());
+        found.unusable = found.unusable_because(node.cluster_id.as_deref());
+        found.missing = found.missing_because();
         let is_unknown = match &found.metadata {
             None => true,
             Some(metadata) => metadata
@@ -396,34 +400,6 @@ impl Membership {
         image.topics.iter().find(is_it)
     }
 
-    fn missing_because(&self, cluster_id: Option<&str>) -> Option<String> {
-        let Some(metadata) = &self.metadata else {
-            return Some(format!(
-                "the cluster may set it, and its metadata ({METADATA_TOPIC}-0, or ZooKeeper's data) was not found"
-            ));
-        };
-        let place = metadata.path.display();
-        let there = metadata.cluster_id.as_deref();
-        if let Some(why) = cluster_id.and_then(|here| is_another(&metadata.path, here, there)) {
-            return Some(why);
-        }
-        match &metadata.image {
-            Err(error) => Some(format!("{place} cannot be read: {error}")),
-            Ok(image) if !image.is_complete => Some(format!(
-                "the cluster may set it, and a part of its metadata is missing in {place}"
-            )),
-            Ok(image) if self.topic_in(image).is_none() => Some(format!(
-                "the metadata in {place} does not have this topic{}",
-                self.topic_id
-                    .map_or_else(String::new, |id| format!(" with the id {id}"))
-            )),
-            Ok(_) if metadata.deleting.contains(&self.topic) => Some(format!(
-                "the cluster is about to delete the topic (/admin/delete_topics in {place})"
-            )),
-            Ok(_) => None,
-        }
-    }
-
     /// Which other brokers have a replica of the partition, as far as the metadata shows.
     pub(crate) fn others(&self) -> Vec<i32> {
         let registered = self
@@ -439,12 +415,6 @@ impl Membership {
             None if all.len() > 1 => all.into_iter().collect(),
             None => Vec::new(),
         }
-    }
-
-    /// The topic's partitions, if the metadata has the topic.
-    pub(crate) fn partitions(&self) -> Option<Vec<i32>> {
-        let topic = self.topic_in(self.image()?)?;
-        Some(topic.partitions.keys().copied().collect())
     }
 
     /// Whether this node is the partition's leader, as far as that is known.
@@ -536,15 +506,6 @@ impl Membership {
         let metadata = self.metadata.as_ref()?;
         metadata.image.as_ref().err().map(String::as_str)
     }
-}
-
-/// Why the metadata at `place` is not the cluster `here`'s.
-fn is_another(place: &Path, here: &str, there: Option<&str>) -> Option<String> {
-    let there = there.filter(|&there| there != here)?;
-    let place = place.display();
-    Some(format!(
-        "{place} is the metadata of cluster {there}, and the log dir is one of cluster {here}"
-    ))
 }
 
 /// What was read, or why it could not be.

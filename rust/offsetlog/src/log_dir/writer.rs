@@ -231,7 +231,7 @@ impl LogDir {
             Route::By(partitioner, key) => (partitioner, key),
         };
         loop {
-            let count = self.partition_count(topic)?;
+            let count = self.count_for(topic, partitioner, key)?;
             let partition = guard(&writer.router).route(partitioner, topic, key, count)?;
             let Some(log) = self.writable_of(topic, partition, count)? else {
                 continue;
@@ -261,7 +261,7 @@ impl LogDir {
         count: i32,
     ) -> Result<Option<LogWriter>> {
         let opened = self.writable(topic, partition);
-        match self.partition_count(topic) {
+        match self.count_here(topic) {
             Ok(now) if now == count => opened.map(Some),
             Ok(_) => Ok(None),
             Err(error) => Err(opened.err().unwrap_or(error)),

@@ -1,8 +1,9 @@
 //! Reads metadata that the caller named, instead of the metadata log beside the partitions: another metadata log, or ZooKeeper's data.
 
 use super::metadata::{MetadataImage, read_metadata_told};
+use super::missing::is_another;
 use super::zookeeper::{Found, OldGroup, Places};
-use super::{Surroundings, is_another, node_of};
+use super::{Surroundings, node_of};
 use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::folder::is_there;

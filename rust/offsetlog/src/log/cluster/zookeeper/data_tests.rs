@@ -489,7 +489,7 @@ fn a_topic_is_known_by_its_name_where_it_has_no_id_until_it_is_to_be_deleted() {
         })),
         ..Membership::default()
     };
-    assert_eq!(member(&[]).missing_because(Some("E")), None);
-    let why = member(&["a"]).missing_because(Some("E"));
+    assert_eq!(member(&[]).missing_because(), None);
+    let why = member(&["a"]).missing_because();
     assert!(why.unwrap().contains("about to delete the topic"));
 }
