@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS
+from restoring import formatted
 from writing import tree
 
 from offsetlog import LogDir, LogDirError, Server, identity, metadata_as_commands, partition_for, restore
 from offsetlog._offsetlog import run_cli
+
+UUID = "0123456789abcdef0123456789abcdef"
 
 READING: dict[str, Callable[[list[Path], Path], object]] = {
     "open": lambda paths, _: LogDir.open(paths),
@@ -124,6 +129,75 @@ def test_restore_does_not_go_on_beside_a_target_that_is_away(tmp_path: Path) -> 
     (tmp_path / "aside").rename(into[1])
     report = restore([*CLEAN_LOG_DIRS, CLEAN / "metadata-dir"], into, topics=["g-plain", "g-epochs"])
     assert {each.state for each in report.partitions} == {"there"}
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Path:
+    """Of two log dirs, `a` and `b`, the one with the second partition of topic `t`."""
+    with LogDir.open([tmp_path / "a", tmp_path / "b"], "a") as log_dir:
+        log_dir.create_topic("t", 2)
+    return next(path.parent for path in tmp_path.glob("*/t-1"))
+
+
+def unmount(away: Path) -> None:
+    away.rename(away.with_name("aside"))
+    away.mkdir()
+
+
+def mount(away: Path) -> None:
+    away.rmdir()
+    away.with_name("aside").rename(away)
+
+
+@pytest.mark.parametrize("every", [None, 0.05])
+def test_upkeep_does_not_take_it_for_a_log_dir_without_partitions(every: float | None, away: Path, tmp_path: Path) -> None:
+    """A key of its partition would go to another one from then on."""
+    key = next(b"%d" % number for number in range(99) if partition_for(b"%d" % number, 2) == 1)
+    log_dir = LogDir.open([tmp_path / "a", tmp_path / "b"], "a", maintain_every=every)
+    unmount(away)
+    if every is None:
+        report = log_dir.maintain()
+        (partition,) = report.failed
+        assert (partition, str(away) in report.failed[partition]) == (("t", 1), True)
+    else:
+        time.sleep(10 * every)
+    assert log_dir.topics() == {"t": [0, 1]}
+    for _ in range(3):
+        with pytest.raises((LogDirError, OSError)):
+            log_dir.append("t", b"x", key=key)
+    with pytest.raises(LogDirError, match="is its disk mounted"):
+        log_dir.create_topic("u", 2)
+    assert list(away.iterdir()) == []
+    mount(away)
+    assert log_dir.append("t", b"x", key=key).partition == 1
+    log_dir.create_topic("u", 2)
+    log_dir.close()
+    assert LogDir.open([tmp_path / "a", tmp_path / "b"]).topics() == {"t": [0, 1], "u": [0, 1]}
+
+
+@pytest.mark.parametrize("state", ["future", "stray", "delete"])
+def test_partitions_that_reading_leaves_out_make_a_log_dir_too(state: str, tmp_path: Path) -> None:
+    """A disk may have nothing else, as after a move that a broker had begun, and no `meta.properties` in what was saved of it."""
+    other = tmp_path / "other"
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-1", other / f"g-epochs-1.{UUID}-{state}")
+    with LogDir.open([CLEAN_LOG_DIRS[0], other]) as log_dir, LogDir.open(CLEAN_LOG_DIRS[0]) as alone:
+        assert log_dir.topics() == alone.topics()
+    with LogDir.open(other) as log_dir:
+        assert log_dir.topics() == {}
+
+
+def test_a_new_cluster_gets_what_a_broker_was_moving(tmp_path: Path) -> None:
+    """Also from a folder that has nothing else, without metadata of the old cluster; as from a folder whose directories are renamed."""
+    sources = [tmp_path / "one", tmp_path / "other"]
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-0", sources[0] / "g-epochs-0")
+    moving = sources[1] / f"g-epochs-1.{UUID}-future"
+    shutil.copytree(CLEAN_LOG_DIRS[0] / "g-epochs-1", moving)
+    into = formatted(tmp_path / "into")
+    report = restore(sources, into, new_cluster=True, dry_run=True)
+    found = [(each.partition, each.state) for each in report.partitions]
+    moving.rename(sources[1] / "g-epochs-1")
+    renamed = restore(sources, into, new_cluster=True, dry_run=True)
+    assert found == [(each.partition, each.state) for each in renamed.partitions] == [(0, "planned"), (1, "planned")]
 
 
 def test_a_log_dir_that_goes_away_keeps_what_is_known(tmp_path: Path) -> None:

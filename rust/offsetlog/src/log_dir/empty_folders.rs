@@ -1,9 +1,11 @@
 //! Folders without anything of a log dir, among log dirs: mostly the mount points of disks that are not mounted. Partitions would be missing
 //! without a word, and a topic would look as if it had fewer of them.
 
+use super::LogDir;
+use super::listing::Listing;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
-use crate::folder::FolderContents;
+use crate::folder::{FolderContents, is_there};
 use offsetlog_format::name::{DirectoryName, LOCK};
 use std::io;
 use std::path::Path;
@@ -61,11 +63,33 @@ pub fn check_new_log_dirs<P: AsRef<Path>>(disk: &dyn Disk, paths: &[P]) -> Resul
     Err(Error::log_dir(new, reason))
 }
 
+impl LogDir {
+    /// Refuses log dirs that had partitions and in which nothing is any more: new ones would be made in a mount point, and be gone when its
+    /// disk is back. The lock of this writer shows that one is still there.
+    ///
+    /// # Errors
+    /// `LogDir`; `Io` if a folder cannot be listed.
+    pub(super) fn check_not_away(&self) -> Result<()> {
+        let mut found = Listing::default();
+        for path in &self.0.paths {
+            let had_partitions = || {
+                let listing = self.0.listing();
+                let mut known = listing.partitions.values().flatten();
+                known.any(|partition| partition.parent() == Some(path))
+            };
+            if !is_there(self.disk(), &path.join(LOCK))? && had_partitions() {
+                found.add(self.disk(), path)?;
+            }
+        }
+        found.refuse_empty(self.0.paths.len() > 1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::LogConfig;
-    use crate::log::OpenOptions;
+    use crate::log::{MaintainOptions, OpenOptions};
     use crate::log_dir::{LogDir, LogDirOptions, NewTopic};
     use std::fs;
     use std::path::PathBuf;
@@ -141,6 +165,59 @@ mod tests {
         let log_dir = for_append(&[&one, &other, &new, &newer]).unwrap();
         log_dir.create_topic(&topic("u", 4)).unwrap();
         assert!(new.join("u-0").is_dir());
+    }
+
+    #[test]
+    fn upkeep_and_new_topics_take_no_mount_point_for_a_log_dir() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, other) = two(folder.path());
+        let (away, aside) = (
+            [&one, &other]
+                .into_iter()
+                .find(|path| path.join("t-1").is_dir()),
+            folder.path().join("aside"),
+        );
+        let away = away.unwrap();
+        let log_dir = for_append(&[&one, &other]).unwrap();
+        fs::rename(away, &aside).unwrap();
+        fs::create_dir(away).unwrap();
+        let report = log_dir.maintain(&MaintainOptions::default()).unwrap();
+        let [(failed, error)] = report.failed.as_slice() else {
+            panic!("{report:?}");
+        };
+        assert_eq!((failed.partition, error.path()), (1, Some(away.as_path())));
+        assert_eq!(log_dir.topics()["t"], [0, 1]);
+        assert_eq!(log_dir.partition_count("t").unwrap(), 2);
+        let error = log_dir.create_topic(&topic("u", 2)).unwrap_err();
+        assert_eq!(error.path(), Some(away.as_path()));
+        assert_eq!(fs::read_dir(away).unwrap().count(), 0);
+        // For those who tell what went.
+        log_dir.refresh_listing().unwrap();
+        assert_eq!(log_dir.topics()["t"], [0]);
+        fs::remove_dir(away).unwrap();
+        fs::rename(&aside, away).unwrap();
+        let report = log_dir.maintain(&MaintainOptions::default()).unwrap();
+        assert!(report.failed.is_empty(), "{report:?}");
+        assert_eq!(log_dir.topics()["t"], [0, 1]);
+        log_dir.create_topic(&topic("u", 2)).unwrap();
+    }
+
+    #[test]
+    fn partitions_that_are_left_out_make_a_log_dir_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, _) = two(folder.path());
+        let unique = "0123456789abcdef0123456789abcdef";
+        for state in ["future", "stray", "delete"] {
+            let other = folder.path().join(state);
+            fs::create_dir_all(other.join(format!("t-1.{unique}-{state}"))).unwrap();
+            assert_eq!(
+                for_reading(&[&one, &other]).unwrap().topics(),
+                for_reading(&[&one]).unwrap().topics()
+            );
+            assert!(for_reading(&[&other]).unwrap().topics().is_empty());
+            fs::remove_dir(other.join(format!("t-1.{unique}-{state}"))).unwrap();
+            check(for_reading(&[&one, &other]), &other);
+        }
     }
 
     #[test]

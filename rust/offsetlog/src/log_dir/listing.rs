@@ -74,6 +74,7 @@ impl Listing {
             ));
         }
         let (mut live, mut pending, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        let mut has_left_out = false;
         for entry in entries {
             let parsed = DirectoryName::parse(&entry.name);
             let mut tell = |reason: &str| {
@@ -111,11 +112,12 @@ impl Listing {
                 Ok(name) if name.state == DirectoryState::Delete => {
                     pending.push(path.join(&entry.name));
                 }
-                Ok(_) => {}
+                Ok(_) => has_left_out = true,
                 Err(error) => tell(&format!("not topic-partition: {}", error.fault)),
             }
         }
-        if live.is_empty() && !contents.is_marked() {
+        let has_partitions = has_left_out || !live.is_empty() || !pending.is_empty();
+        if !has_partitions && !contents.is_marked() {
             self.empty.push(path.to_path_buf());
         }
         // Only what is shown is sorted by its name: of partitions there are thousands.

@@ -1,5 +1,6 @@
 //! Maintains all partitions of log dirs, and deletes the directories of deleted topics.
 
+use super::listing::Listing;
 use super::topics::may_be_of;
 use super::writer::{PendingDelete, Writer, guard, is_closed};
 use super::{ClusterSettings, LogDir, TopicPartition};
@@ -102,8 +103,9 @@ impl LogDir {
             // Another process may have made topics or partitions, or deleted some. A thread that does so here has done it wholly.
             let _none_removes = guard(&self.writer()?.removing);
             let _alone = guard(&self.writer()?.topics);
-            // Where a folder cannot be listed, what is known is looked at: its partitions fail, and no others.
-            let _ = self.refresh_listing();
+            // Where a folder cannot be listed, or is the mount point of a disk that is away, what is known is looked at: its partitions
+            // fail, and no others.
+            let _ = self.list_anew(Listing::refuse_empty);
             let found = self.newly_deleted(self.disk())?;
             guard(&self.writer()?.pending_deletes).extend(found);
         }

@@ -53,6 +53,7 @@ impl LogDir {
         let writer = self.writer()?;
         let _alone = guard(&writer.topics);
         self.check_fills("create a topic")?;
+        self.check_not_away()?;
         check_topic(topic.name).map_err(|error| {
             Error::argument("name", format!("{:?}: {}", topic.name, error.fault))
         })?;
