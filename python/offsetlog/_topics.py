@@ -218,6 +218,11 @@ class Topics:
         """Remove the directories of deleted topics whose time has come; return them, and with `dry_run` do only that.
 
         A folder in which a conversion of another program builds, which has such a name too, stays until that is over.
+
+        Raises
+        ------
+        OSError
+            A directory cannot be removed: the first of them; the others are removed, and a note of the exception names them.
         """
         return self._appending().remove_deleted(flag("dry_run", dry_run))
 

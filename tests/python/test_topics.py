@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -184,6 +185,29 @@ def test_a_deleted_topic_waits_a_minute(tmp_path: Path) -> None:
         assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
         with pytest.raises(LogDirError):
             log_dir.delete_topic("t")
+
+
+@pytest.mark.parametrize("verb", ["remove_deleted", "maintain"])
+def test_a_directory_that_cannot_be_removed_keeps_no_other(verb: str, tmp_path: Path) -> None:
+    """The error names it, and its note what went; the next call tries it again."""
+    clock = Clock()
+    with LogDir.open(tmp_path, "a", clock=clock) as log_dir:
+        for topic in "abc":
+            log_dir.create_topic(topic, 1)
+            log_dir.delete_topic(topic)
+        gone, stuck, behind = sorted(tmp_path.glob("*-delete"))
+        # Deeper than anything of a partition.
+        (stuck / "/".join("n" * 12)).mkdir(parents=True)
+        clock.now += 60_000
+        assert log_dir.remove_deleted(dry_run=True) == [str(gone), str(stuck), str(behind)]
+        notes = [f"done before that: {gone} removed, its topic was deleted; {behind} removed, its topic was deleted"]
+        for expected in (notes, []):
+            with pytest.raises(OSError, match="b-0") as failed:
+                getattr(log_dir, verb)()
+            assert getattr(failed.value, "__notes__", []) == expected
+            assert sorted(tmp_path.glob("*-delete")) == [stuck]
+        shutil.rmtree(stuck / "n")
+        assert log_dir.remove_deleted() == [str(stuck)]
 
 
 def test_a_topic_that_another_process_writes_is_not_deleted(tmp_path: Path) -> None:

@@ -137,8 +137,10 @@ impl LogDirAppender {
         py: Python<'py>,
         dry_run: bool,
     ) -> PyResult<Vec<Bound<'py, PyString>>> {
-        let remove = || self.log_dir.remove_deleted(dry_run);
-        let removed = self.clock.timed(py, remove)?.or_raise(py)?;
+        let mut removed = Vec::new();
+        let remove = || self.log_dir.remove_deleted_into(dry_run, &mut removed);
+        let done = self.clock.timed(py, remove)?.or_raise(py);
+        done.map_err(|error| with_done(py, error, dry_run, removed_things(&removed).collect()))?;
         removed.iter().map(|path| path_text(py, path)).collect()
     }
 
@@ -249,12 +251,21 @@ impl LogDirAppender {
 fn with_report(py: Python<'_>, error: PyErr, report: &LogDirMaintainReport) -> PyErr {
     let kept = report.partitions.iter();
     let kept = kept.map(|(of, kept)| format!("{of}: {}", maintained(kept)));
-    let removed = report.removed.iter();
-    let removed = removed.map(|path| format!("{} removed, its topic was deleted", path.display()));
+    let removed = removed_things(&report.removed);
     let failed = report.failed.iter();
     let failed = failed.map(|(of, error)| format!("{of} not maintained: {error}"));
-    let things: Vec<String> = kept.chain(removed).chain(failed).collect();
-    if report.dry_run || things.is_empty() {
+    let things = kept.chain(removed).chain(failed).collect();
+    with_done(py, error, report.dry_run, things)
+}
+
+fn removed_things(removed: &[PathBuf]) -> impl Iterator<Item = String> {
+    let removed = removed.iter();
+    removed.map(|path| format!("{} removed, its topic was deleted", path.display()))
+}
+
+/// The error with a note of these things, of which a dry run has done none.
+fn with_done(py: Python<'_>, error: PyErr, dry_run: bool, things: Vec<String>) -> PyErr {
+    if dry_run || things.is_empty() {
         return error;
     }
     noted(py, error, &done_before(&things))

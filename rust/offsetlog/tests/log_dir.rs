@@ -172,6 +172,41 @@ fn a_deleted_topic_is_gone_at_once_and_its_directories_later() {
 }
 
 #[test]
+fn a_directory_that_cannot_be_removed_keeps_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = Arc::new(AtomicI64::new(offsetlog::disk::wall_clock()));
+    let clock = Arc::clone(&now);
+    let later = OpenOptions {
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..OpenOptions::default()
+    };
+    let path = folder.path();
+    let log_dir = LogDir::open_for_append(&[path], &later, &LogDirOptions::default()).unwrap();
+    let begins = |path: &Path| path.file_name().unwrap().to_str().unwrap()[..3].to_owned();
+    for name in ["a", "b", "c"] {
+        log_dir.create_topic(&topic(name, 1)).unwrap();
+        log_dir.delete_topic(name).unwrap();
+    }
+    // Deeper than anything of a partition.
+    let waiting = names(path).into_iter().find(|name| name.starts_with("b-0"));
+    let stuck = path.join(waiting.unwrap());
+    let inner = (0..12).fold(stuck.clone(), |inner, _| inner.join("n"));
+    std::fs::create_dir_all(inner).unwrap();
+    now.fetch_add(60_000, Ordering::SeqCst);
+    let mut removed = Vec::new();
+    for expected in [&["a-0", "c-0"][..], &[]] {
+        removed.clear();
+        let failed = log_dir.remove_deleted_into(false, &mut removed);
+        assert_eq!(failed.unwrap_err().path(), Some(stuck.as_path()));
+        let removed: Vec<String> = removed.iter().map(|path| begins(path)).collect();
+        assert_eq!(removed, expected);
+    }
+    std::fs::remove_dir_all(stuck.join("n")).unwrap();
+    assert_eq!(log_dir.remove_deleted(false).unwrap(), [stuck]);
+    log_dir.close().unwrap();
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let paths = two_dirs(folder.path());

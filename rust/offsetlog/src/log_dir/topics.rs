@@ -327,11 +327,19 @@ impl LogDir {
     /// directory that is in use, for example by a conversion, stays for now.
     ///
     /// # Errors
-    /// `Io`; the remaining directories are removed next time.
+    /// As [`remove_deleted_into`](Self::remove_deleted_into).
     pub fn remove_deleted(&self, dry_run: bool) -> Result<Vec<PathBuf>> {
         let mut removed = Vec::new();
-        self.remove_deleted_of((&[], self.0.now()), &[], dry_run, &mut removed)?;
+        self.remove_deleted_into(dry_run, &mut removed)?;
         Ok(removed)
+    }
+
+    /// As [`remove_deleted`](Self::remove_deleted), and adds them to `removed`, which so has them after an error too.
+    ///
+    /// # Errors
+    /// `Io` of the first one that cannot be removed; it is tried again next time, and the others are removed.
+    pub fn remove_deleted_into(&self, dry_run: bool, removed: &mut Vec<PathBuf>) -> Result<()> {
+        self.remove_deleted_of((&[], self.0.now()), &[], dry_run, removed)
     }
 
     /// The directories that the last listing found renamed for deletion and that are not known yet, with their due times, which `disk` notes
@@ -354,7 +362,8 @@ impl LogDir {
     }
 
     /// As [`remove_deleted`](Self::remove_deleted), of these topics only, or of all if there are none here, and of those whose delay has
-    /// passed at `now`. `others`: found by a rehearsal, which notes nothing. `removed` gets each of them at once, before an error too.
+    /// passed at `now`. `others`: found by a rehearsal, which notes nothing. `removed` gets each of them at once, before an error too. One
+    /// that cannot be removed does not keep the others; its error comes last.
     pub(super) fn remove_deleted_of(
         &self,
         (topics, now): (&[String], i64),
@@ -372,26 +381,35 @@ impl LogDir {
             .filter(|pending_deletes| topics.is_empty() || is_of(&pending_deletes.path, topics))
             .map(|pending_deletes| pending_deletes.path.clone())
             .collect();
+        let mut failed = Ok(());
         for path in due {
-            let Some(lock) = lock_idle(self.disk(), &path)? else {
-                continue;
-            };
-            // Who wants the topic back has renamed the folder, and it is kept; or another process has removed it.
-            let is_there = is_there(self.disk(), &path)?;
-            if is_there && !dry_run {
-                remove_all(self.disk(), &path, DEPTH_MAX)
-                    .map_err(|error| Error::io(IoCall::Remove, &path, error))?;
-            }
-            lock.release();
-            if !is_there || !dry_run {
-                guard(&writer.pending_deletes)
-                    .retain(|pending_deletes| pending_deletes.path != path);
-            }
-            if is_there {
-                removed.push(path);
+            match self.remove_one(&path, dry_run) {
+                Ok(true) => removed.push(path),
+                Ok(false) => {}
+                Err(error) if error.is_of_process() => return Err(error),
+                error => failed = failed.and(error.map(|_| ())),
             }
         }
-        Ok(())
+        failed
+    }
+
+    /// Removes a directory that waits for deletion, and with `dry_run` only looks; `false` if it is in use or gone.
+    fn remove_one(&self, path: &Path, dry_run: bool) -> Result<bool> {
+        let Some(lock) = lock_idle(self.disk(), path)? else {
+            return Ok(false);
+        };
+        // Who wants the topic back has renamed the folder, and it is kept; or another process has removed it.
+        let is_there = is_there(self.disk(), path)?;
+        if is_there && !dry_run {
+            remove_all(self.disk(), path, DEPTH_MAX)
+                .map_err(|error| Error::io(IoCall::Remove, path, error))?;
+        }
+        lock.release();
+        if !is_there || !dry_run {
+            guard(&self.writer()?.pending_deletes)
+                .retain(|pending_deletes| pending_deletes.path != path);
+        }
+        Ok(is_there)
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
