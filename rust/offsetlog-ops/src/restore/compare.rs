@@ -4,8 +4,10 @@ use super::PartitionToRestore;
 use super::choice::SourcePartition;
 use crate::replicas::told;
 use crate::salvage::{Cut, Epochs, Salvaged, compare_log};
+use offsetlog::disk::IoCall;
 use offsetlog::format::Uuid;
 use offsetlog::{Error, ErrorKind, Log, LogConfig, OpenOptions, Result, VerifyOptions};
+use std::io;
 use std::path::Path;
 
 /// What a directory must be beside its records, to be left as it is.
@@ -192,12 +194,7 @@ pub(super) fn is_there(
         wanted.check(&there)?;
         there
     } else {
-        let is_same = has_no_record(source, cut.stop)?
-            && options
-                .disk
-                .list(path)
-                .is_ok_and(|entries| !entries.is_empty());
-        if !is_same {
+        if !has_no_record(source, cut.stop)? || has_nothing(path, options)? {
             return Ok(None);
         }
         let there = Log::open(path, options)?;
@@ -236,12 +233,38 @@ pub(super) fn has_records(path: &Path, options: &OpenOptions) -> bool {
     with_records(path, options).map_or(true, |log| log.is_some())
 }
 
+/// Whether no directory is there, or an empty one. One that cannot be listed is neither.
+fn has_nothing(path: &Path, options: &OpenOptions) -> Result<bool> {
+    match options.disk.list(path) {
+        Ok(entries) => Ok(entries.is_empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(Error::io(IoCall::List, path, error)),
+    }
+}
+
 /// The log in a directory, if it ever had a record.
 fn with_records(path: &Path, options: &OpenOptions) -> Result<Option<Log>> {
-    match options.disk.list(path) {
-        Ok(entries) if !entries.is_empty() => {}
-        _ => return Ok(None),
+    if has_nothing(path, options)? {
+        return Ok(None);
     }
     let log = Log::open(path, options)?;
     Ok(if log.has_begun()? { Some(log) } else { None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_there_or_empty_has_no_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, options) = (folder.path().join("t-0"), OpenOptions::default());
+        assert!(!has_records(&place, &options));
+        std::fs::create_dir(&place).unwrap();
+        assert!(!has_records(&place, &options));
+        std::fs::remove_dir(&place).unwrap();
+        // It cannot be listed.
+        std::fs::write(&place, "").unwrap();
+        assert!(has_records(&place, &options));
+    }
 }
