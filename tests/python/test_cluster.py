@@ -297,6 +297,22 @@ def test_metadata_that_cannot_be_read_or_is_anothers_tells_nothing(dirs: list[Pa
             log_dir.append("g-plain", b"x", partition=0)
 
 
+@pytest.mark.parametrize("at", ["before the topic", "behind it"])
+def test_a_partition_may_be_in_the_lost_part_of_the_metadata(at: str, dirs: list[Path]) -> None:
+    """Then nobody knows who else has a replica. One that is in the other part is known."""
+    log = dirs[2] / "__cluster_metadata-0" / f"{0:020}.log"
+    data = log.read_bytes()
+    log.write_bytes(data[: data.index(b"g-plain") if at == "before the topic" else -1])
+    with LogDir.open(dirs, "a") as log_dir:
+        if at == "before the topic":
+            with pytest.raises(ClusterError, match=r"who else has a replica is not known \(a part of its metadata is missing"):
+                log_dir.append("g-plain", b"x", partition=0)
+        else:
+            assert log_dir.append("g-plain", b"x", partition=0).partition == 0
+    with LogDir.open(dirs, "a", single_replica=True) as log_dir:
+        assert log_dir.append("g-plain", b"x", partition=0).partition == 0
+
+
 def test_refresh_has_the_metadata_read_again(tmp_path: Path) -> None:
     """A log dir that stays open tells the settings of its last look."""
     topic_id = bytes(range(16))

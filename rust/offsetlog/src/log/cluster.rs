@@ -500,12 +500,6 @@ impl Membership {
     pub(crate) fn has_metadata(&self) -> bool {
         self.metadata.is_some()
     }
-
-    /// Why the metadata that is there cannot be used.
-    pub(crate) fn unreadable(&self) -> Option<&str> {
-        let metadata = self.metadata.as_ref()?;
-        metadata.image.as_ref().err().map(String::as_str)
-    }
 }
 
 /// What was read, or why it could not be.

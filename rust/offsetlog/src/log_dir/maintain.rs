@@ -312,9 +312,7 @@ impl LogDir {
             .0
             .membership(log.path(), log.topic(), log.partition())?;
         // The rule of a log that is open for appending.
-        let has_others =
-            found.is_brokers() && (found.unreadable().is_some() || !found.others().is_empty());
-        if !has_others {
+        if !found.may_have_others() {
             return Ok(end);
         }
         match log.checkpointed_high_watermark() {

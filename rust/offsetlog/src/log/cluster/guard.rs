@@ -149,10 +149,9 @@ impl Guard {
         if self.single_replica || !self.membership.is_brokers() {
             return Ok(());
         }
-        if let Some(error) = self.membership.unreadable() {
-            let reason = format!(
-                "who else has a replica is not known, as the cluster's metadata cannot be read ({error}): not to {verb}; {ANYWAY}"
-            );
+        if let Some(why) = self.membership.others_unknown() {
+            let reason =
+                format!("who else has a replica is not known ({why}): not to {verb}; {ANYWAY}");
             return Err(Error::cluster(path, reason));
         }
         let others = self.membership.others();

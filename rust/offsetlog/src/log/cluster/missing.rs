@@ -52,6 +52,25 @@ impl Membership {
         }
     }
 
+    /// Why it is not known which other brokers have a replica of the partition: the metadata that is at hand cannot be read, or the
+    /// partition may be in the part of it that is missing.
+    pub(crate) fn others_unknown(&self) -> Option<&str> {
+        let metadata = self.metadata.as_ref()?;
+        let is_told = metadata.image.as_ref().is_ok_and(|image| {
+            let topic = self.topic_in(image);
+            // It has no topic of its own.
+            image.is_complete
+                || self.topic == METADATA_TOPIC
+                || topic.is_some_and(|topic| topic.partitions.contains_key(&self.partition))
+        });
+        self.unusable.as_deref().filter(|_| !is_told)
+    }
+
+    /// Whether other brokers have a replica, or may have one.
+    pub(crate) fn may_have_others(&self) -> bool {
+        self.is_brokers() && (self.others_unknown().is_some() || !self.others().is_empty())
+    }
+
     /// The topic's partitions in the cluster; `None` where no metadata is at hand, or where it does not have the topic.
     ///
     /// # Errors

@@ -166,8 +166,7 @@ impl PartitionState {
 
     /// Adopts what the cluster's metadata says of the partition.
     pub(in crate::log) fn join(&mut self, membership: &Membership) {
-        self.has_others = membership.is_brokers()
-            && (membership.unreadable().is_some() || !membership.others().is_empty());
+        self.has_others = membership.may_have_others();
     }
 
     /// Returns the high watermark of a log that ends at `log_end`: if other brokers have replicas, the checkpoint's value, or 0 if there
