@@ -64,10 +64,10 @@ impl Sums {
 
     fn in_words(&self, dry_run: bool) -> String {
         let partitions = counted(self.recovered, "partition");
-        let (changed, cut) = if dry_run {
-            ("would be changed", "would be cut off")
+        let (changed, cut, done) = if dry_run {
+            ("would be changed", "would be cut off", "looked through")
         } else {
-            ("changed", "cut off")
+            ("changed", "cut off", "recovered")
         };
         let cut = match (self.bytes, self.records) {
             (0, _) => format!("nothing {cut}"),
@@ -80,7 +80,14 @@ impl Sums {
                 format!("{bytes} {cut}, with {records} that could be read")
             }
         };
-        format!("in all: {} of {partitions} {changed}; {cut}", self.changed)
+        let failed = match self.failed {
+            0 => String::new(),
+            failed => format!("; {failed} could not be {done}"),
+        };
+        format!(
+            "in all: {} of {partitions} {changed}; {cut}{failed}",
+            self.changed
+        )
     }
 }
 

@@ -315,6 +315,16 @@ fn one_that_cannot_be_recovered_is_told_and_the_rest_is_done() {
         "{}",
         outcome.text()
     );
+    let last = |args: &[&str]| {
+        let outcome = offsetlog(&[&["recover"], args, &[text(&log_dir)]].concat());
+        assert_eq!(outcome.code, 2);
+        outcome.text().lines().last().unwrap().to_owned()
+    };
+    // Nobody takes it for the sum of all: one is missing.
+    assert_eq!(
+        last(&[]),
+        "in all: 0 of 1 partition changed; nothing cut off; 1 could not be recovered"
+    );
     let lines = offsetlog(&["recover", "--json", text(&log_dir)]).lines();
     let totals = json!({
         "dry_run": false,
@@ -326,6 +336,14 @@ fn one_that_cannot_be_recovered_is_told_and_the_rest_is_done() {
     });
     assert_eq!(lines.last().unwrap(), &totals);
     held.close().unwrap();
+    // A dry run takes no lock, and cannot read everything either.
+    let segment = log_dir.join("g-torn-none-0/00000000000000000000.log");
+    std::fs::remove_file(&segment).unwrap();
+    std::fs::create_dir(&segment).unwrap();
+    assert_eq!(
+        last(&["--dry-run"]),
+        "in all: 0 of 1 partition would be changed; nothing would be cut off; 1 could not be looked through"
+    );
 }
 
 /// `recover` on a wrong path must not make a log out of it.
