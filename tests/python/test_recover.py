@@ -167,6 +167,41 @@ def test_what_was_kept_can_be_read_as_a_log(tmp_path: Path) -> None:
         assert values(log) == [b"v2", b"w2", b"v3", b"w3", b"v4", b"w4"]
 
 
+# Of the batch whose base offset gets a wrong bit, which byte of it that is in. In the last segment a small step too far could be true.
+WRONG_OFFSETS = {
+    "in the segment that is cut": (4, 2),
+    "in the segment that is cut, by less": (4, 4),
+    "behind it": (7, 2),
+    "behind it, by less": (7, 4),
+    "in the last one": (10, 2),
+}
+
+
+@pytest.mark.parametrize("where", WRONG_OFFSETS)
+def test_a_wrong_base_offset_is_no_offset_of_what_was_cut(tmp_path: Path, where: str) -> None:
+    """No checksum covers it: of that batch nothing can be said, and the batches behind it count."""
+    path = filled(tmp_path / "orders-0", 12, segments=4)
+    frames = all_frames(path)
+    slot, byte = WRONG_OFFSETS[where]
+    wrong = {4, slot}
+    for number in wrong:
+        frame = frames[number]
+        file = path / f"{frame.segment:020}.log"
+        data = bytearray(file.read_bytes())
+        data[frame.position + (byte if number == slot else frame.size_bytes - 3)] ^= 4
+        file.write_bytes(data)
+    dry = recover(path, dry_run=True)
+    report = recover(path)
+    assert dry.cut == report.cut
+    assert report.log_end_offset == 8
+    assert report.records_cut == 2 * (len(frames) - 4 - len(wrong))
+    assert report.offsets_cut == (10, 23)
+    for cut in report.cut:
+        base = int(Path(cut.path).stem)
+        assert cut.offsets is not None
+        assert base <= cut.offsets[0] <= cut.offsets[1] < base + 6
+
+
 def test_recover_of_a_good_log_changes_no_record(tmp_path: Path) -> None:
     path = filled(tmp_path / "orders-0", 6, segments=3)
     before = tree(path, without=(LOCK, STATE))

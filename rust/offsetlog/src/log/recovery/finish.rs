@@ -251,9 +251,7 @@ impl Loading<'_> {
         if self.terms.cut_batches {
             self.before_cut(loses_batches, log_start)?;
         }
-        for base in bases.drain(..) {
-            self.quarantine_segment(base, &reason)?;
-        }
+        self.quarantine_segments(&std::mem::take(bases), &reason)?;
         let mut snapshots = std::mem::take(&mut self.files.snapshots);
         // Every snapshot is outside a log that is empty.
         self.producer_files(&[], log_start)

@@ -9,8 +9,8 @@ use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
 use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::is_there;
-use crate::segment::segment_path;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
+use crate::segment::{Check, Directory, segment_path};
 use offsetlog_format::{Fault, SegmentFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub(in crate::log) const CUT_FOLDER: &str = "offsetlog-cut";
 
 /// The whole batches that a cut removes.
 #[derive(Debug, Clone, Copy, Default)]
-struct Lost {
-    records: u64,
-    offsets: Option<(i64, i64)>,
+pub(super) struct Lost {
+    pub(super) records: u64,
+    pub(super) offsets: Option<(i64, i64)>,
 }
 
 impl Loading<'_> {
@@ -73,16 +73,15 @@ impl Loading<'_> {
         if had_batches && !self.terms.cut_batches && !is_unsynced {
             return Err(damage.error.advise(RECOVER));
         }
-        let lost = self.lost(base, contents.valid_bytes, damage.batches_follow)?;
+        let next = later.first().copied();
+        let lost = self.lost((base, next), contents.valid_bytes, damage.batches_follow)?;
         self.before_cut(had_batches, contents.next_offset)?;
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
         let kept = self.save_truncated_bytes(&path, contents.valid_bytes, bytes)?;
         // The damage goes last, and the segment behind it last but one: a recovery that ends in between is begun anew.
         let cuts_before = self.report.cut.len();
-        for &later in later.iter().rev() {
-            self.quarantine_segment(later, "it stands behind bytes that are no batch")?;
-        }
+        self.quarantine_segments(later, "it stands behind bytes that are no batch")?;
         let quarantined = self.report.cut.split_off(cuts_before);
         if !self.terms.dry_run {
             let disk = self.directory.disk.as_ref();
@@ -105,38 +104,16 @@ impl Loading<'_> {
             offsets: lost.offsets,
             kept,
         });
-        self.report.cut.extend(quarantined.into_iter().rev());
+        self.report.cut.extend(quarantined);
         Ok(())
     }
 
     /// Counts the whole batches that a cut at `position` removes, if there are any.
-    fn lost(&self, base: i64, position: u64, had_batches: bool) -> Result<Lost> {
-        let mut lost = Lost::default();
+    fn lost(&self, place: (i64, Option<i64>), position: u64, had_batches: bool) -> Result<Lost> {
         if !had_batches {
-            return Ok(lost);
+            return Ok(Lost::default());
         }
-        let segment = scan_segment::open(self.directory, base, None)?;
-        let mut walk = Walk::new(segment, position, SCAN_BYTES, Vec::new());
-        loop {
-            let from = walk.position();
-            match walk.step(true) {
-                Ok(Step::Batch(header)) => {
-                    lost.records += u64::try_from(header.record_count).unwrap_or(0);
-                    let first = header.base_offset.unwrap_or(header.last_offset);
-                    let first = lost.offsets.map_or(first, |(first, _)| first);
-                    lost.offsets = Some((first, header.last_offset));
-                }
-                Ok(Step::End(_)) => return Ok(lost),
-                Err(error) if error.is_corruption() => {
-                    walk.pass_damage()?;
-                    if walk.position() == from {
-                        return Ok(lost);
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-            self.check()?;
-        }
+        count_batches(self.directory, place, position, &|| self.check())
     }
 
     /// Whether bytes from `offset` on may be missing because power was lost. Unsynced bytes reach the disk in any order, so later ones
@@ -162,10 +139,8 @@ impl Loading<'_> {
             return Ok(());
         }
         self.before_cut(true, end)?;
-        for base in bases.split_off(slot + 1) {
-            self.quarantine_segment(base, "bytes before it were lost, as with the power")?;
-        }
-        Ok(())
+        let later = bases.split_off(slot + 1);
+        self.quarantine_segments(&later, "bytes before it were lost, as with the power")
     }
 
     /// Whether a segment holds at least one whole batch.
@@ -180,8 +155,24 @@ impl Loading<'_> {
         }
     }
 
+    /// Moves whole segments, the last ones of the log, out of it, the last one first: what is left in between has no hole.
+    pub(in crate::log) fn quarantine_segments(
+        &mut self,
+        bases: &[i64],
+        reason: &str,
+    ) -> Result<()> {
+        let cuts_before = self.report.cut.len();
+        for (slot, &base) in bases.iter().enumerate().rev() {
+            let next = bases.get(slot + 1).copied();
+            self.quarantine_segment((base, next), reason)?;
+        }
+        let cuts = self.report.cut.get_mut(cuts_before..);
+        cuts.unwrap_or_default().reverse();
+        Ok(())
+    }
+
     /// Moves a whole segment out of the log, and deletes its indexes and its snapshot.
-    pub(in crate::log) fn quarantine_segment(&mut self, base: i64, reason: &str) -> Result<()> {
+    fn quarantine_segment(&mut self, (base, next): (i64, Option<i64>), reason: &str) -> Result<()> {
         let path = segment_path(&self.directory.path, base, ".log");
         let disk = self.directory.disk.as_ref();
         let bytes = disk
@@ -189,7 +180,7 @@ impl Loading<'_> {
             .map_err(|error| Error::io(IoCall::Stat, &path, error))?
             .size;
         let had_batches = self.holds_batches(base)?;
-        let lost = self.lost(base, 0, had_batches)?;
+        let lost = self.lost((base, next), 0, had_batches)?;
         let kept = self.kept_path(&path, 0)?;
         if !self.terms.dry_run {
             self.before_change()?;
@@ -429,6 +420,41 @@ impl Loading<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Counts the whole batches of the segment `base` from `position` on. Only those whose offsets can be of this segment, which ends before
+/// `next`: no checksum covers a base offset, and of a batch with a wrong one nothing can be said.
+pub(super) fn count_batches(
+    directory: &Arc<Directory>,
+    (base, next): (i64, Option<i64>),
+    position: u64,
+    check: &Check<'_>,
+) -> Result<Lost> {
+    // No broker appends an offset that an index entry of the segment cannot hold.
+    let end = next.unwrap_or_else(|| base.saturating_add(i64::from(i32::MAX) + 1));
+    let segment = scan_segment::open(directory, base, Some(end))?;
+    let mut walk = Walk::new(segment, position, SCAN_BYTES, Vec::new());
+    let mut lost = Lost::default();
+    loop {
+        let from = walk.position();
+        match walk.step(true) {
+            Ok(Step::Batch(header)) => {
+                lost.records += u64::try_from(header.record_count).unwrap_or(0);
+                let first = header.base_offset.unwrap_or(header.last_offset);
+                let first = lost.offsets.map_or(first, |(first, _)| first);
+                lost.offsets = Some((first, header.last_offset));
+            }
+            Ok(Step::End(_)) => return Ok(lost),
+            Err(error) if error.is_corruption() => {
+                walk.pass_damage()?;
+                if walk.position() == from {
+                    return Ok(lost);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        check()?;
     }
 }
 
