@@ -297,7 +297,10 @@ class RecoveryReport(NamedTuple):
 
     @property
     def records_cut(self) -> int:
-        """Records that could be read and are not in the log any more, control records too: they can be read from what is kept."""
+        """Records that this call removed from the log and that could be read, control records too: they can be read from what is kept.
+
+        What earlier calls removed is told in ``warnings``.
+        """
         return sum(cut.records for cut in self.cut)
 
     @property

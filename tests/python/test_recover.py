@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -165,6 +166,34 @@ def test_what_was_kept_can_be_read_as_a_log(tmp_path: Path) -> None:
         (rescued / Path(cut.path).name).write_bytes(Path(cut.kept).read_bytes())
     with Log.open(rescued) as log:
         assert values(log) == [b"v2", b"w2", b"v3", b"w3", b"v4", b"w4"]
+
+
+def test_a_second_recovery_tells_what_the_first_one_cut(tmp_path: Path) -> None:
+    """Killed behind the renaming of the last segments: those are not in its own numbers, and the copy of what it cuts again is."""
+    path, file, position = damaged(tmp_path / "orders-0", 2, segments=5, count=20)
+    whole = tmp_path / "whole" / path.name
+    shutil.copytree(path, whole)
+    undisturbed = recover(whole)
+    assert (undisturbed.records_cut, undisturbed.offsets_cut) == (34, (6, 39))
+    assert not undisturbed.warnings
+    (path / CUT).mkdir()
+    (path / CUT / f"{file.name}.{position}").write_bytes(file.read_bytes()[position:])
+    for base in (24, 32):
+        for each in path.glob(f"{base:020}.*"):
+            each.unlink()
+        shutil.copy2(whole / CUT / f"{base:020}.log.0", path / CUT)
+    words = (
+        "earlier recoveries cut 16 records at offsets 24 to 39, which what is said here does not count: "
+        "offsetlog-cut has them in 00000000000000000024.log.0, 00000000000000000032.log.0"
+    )
+    for dry_run in (True, False):
+        report = recover(path, dry_run=dry_run)
+        assert (report.records_cut, report.offsets_cut) == (18, (6, 23))
+        assert report.warnings == (words,)
+    # What is cut stays told, so that nobody takes a log for whole by its last recovery.
+    (told,) = recover(path).warnings
+    assert told.startswith("earlier recoveries cut 34 records at offsets 6 to 39, ")
+    assert told.endswith(" and 2 more")
 
 
 # Of the batch whose base offset gets a wrong bit, which byte of it that is in. In the last segment a small step too far could be true.

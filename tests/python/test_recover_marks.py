@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from golden import CLEAN_LOG_DIRS, DATA, named
+from pages import MODULE
+from small_disk import PAGE, run_there, small_disk
 from test_lost_end import LAST, NAME
 
-from offsetlog import Log, recover
+from offsetlog import Log, RecoveryReport, recover
 
 MARK = ".kafka_cleanshutdown"
 # One with a line of its log start offset, which no append moves.
@@ -20,6 +24,10 @@ END = named(PREFIX)[0].end
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     return Path(shutil.copytree(CLEAN_LOG_DIRS[0], tmp_path / "logs"))
+
+
+def told(report: RecoveryReport, words: str) -> int:
+    return sum(words in text for text in report.warnings)
 
 
 def damage(log_dir: Path, how: str) -> None:
@@ -103,3 +111,68 @@ def test_who_noted_the_start_of_a_log_may_not_be_the_last_who_had_it(last: str, 
         assert each.log_end_offset == END
         assert len([text for text in each.warnings if f"the high watermark of its log dir is {end}" in text]) == is_told
         assert len([text for text in each.warnings if "the mark of a clean stop is not put back" in text]) == is_told
+
+
+@pytest.mark.parametrize("has_lines", [True, False])
+def test_who_goes_on_behind_a_cut_hears_of_it_again(log_dir: Path, *, has_lines: bool) -> None:
+    """As a recovery leaves it that is killed behind the cut: the mark is gone, the bytes too, and the checkpoints are as before."""
+    file = log_dir / NAME / f"{LAST:020}.log"
+    data = bytearray(file.read_bytes())
+    data[70] ^= 1
+    file.write_bytes(data)
+    if not has_lines:
+        (log_dir / "replication-offset-checkpoint").unlink()
+    whole = Path(shutil.copytree(log_dir, log_dir.parent / "whole"))
+    first = recover(whole / NAME)
+    assert told(first, "the mark of a clean stop is not put back") == 1
+    assert told(first, "earlier recoveries") == 0
+    assert first.records_cut > 0
+    shutil.copytree(whole / NAME / "offsetlog-cut", file.parent / "offsetlog-cut")
+    file.write_bytes((whole / NAME / file.name).read_bytes())
+    (log_dir / MARK).unlink()
+    for dry_run in (True, False):
+        second = recover(log_dir / NAME, dry_run=dry_run)
+        assert second.log_end_offset == first.log_end_offset
+        assert told(second, "the log dir has no mark of a clean stop, and must not get one") == 1
+        assert told(second, f"they cut theirs to offset {first.log_end_offset}") == 1
+        assert told(second, f"earlier recoveries cut {first.records_cut} records at offsets ") == 1
+    assert not (log_dir / MARK).exists()
+
+
+def recover_without_room(folder: str, *, fails: bool) -> None:
+    """Tidying makes room for what comes later, or not."""
+    with small_disk(Path(folder)) as disk:
+        log_dir = Path(shutil.copytree(CLEAN_LOG_DIRS[0], Path(folder) / "logs"))
+        (log_dir / NAME / f"{0:020}.log.deleted").write_bytes(bytes(0 if fails else 16 * PAGE))
+        disk.leave(0)
+        if fails:
+            with pytest.raises(OSError, match="No space left") as caught:
+                recover(log_dir / NAME)
+            assert any("the log dir has lost its mark of a clean stop" in note for note in caught.value.__notes__)
+            # The command too.
+            disk.leave()
+            shutil.copy2(CLEAN_LOG_DIRS[0] / MARK, log_dir)
+            (log_dir / NAME / f"{0:020}.log.deleted").write_bytes(b"")
+            disk.leave(0)
+            done = subprocess.run([*MODULE, "recover", str(log_dir / NAME)], capture_output=True, text=True, check=False)
+            assert done.returncode == 2
+            assert "the log dir has lost its mark of a clean stop" in done.stderr
+        else:
+            report = recover(log_dir / NAME)
+            assert report.tidied
+            assert told(report, "there was no room in the log dir to note that this recovery had begun") == 1, report.warnings
+            assert told(report, "the mark of a clean stop is not put back") == 1
+        assert not (log_dir / MARK).exists()
+
+
+def recover_without_room_and_fail(folder: str) -> None:
+    recover_without_room(folder, fails=True)
+
+
+def recover_without_room_and_go_on(folder: str) -> None:
+    recover_without_room(folder, fails=False)
+
+
+@pytest.mark.parametrize("how", [recover_without_room_and_fail, recover_without_room_and_go_on])
+def test_a_mark_that_is_lost_for_want_of_room_is_told(how: Callable[[str], None], tmp_path: Path) -> None:
+    run_there(__name__, how.__name__, tmp_path / "small")

@@ -94,6 +94,15 @@ fn each_look_fails(act: impl Fn(&Path, &FaultDisk)) -> u64 {
     0
 }
 
+/// Whether it says that it could not look at all that earlier ones cut.
+fn is_not_known_whole(report: &RecoveryReport) -> bool {
+    let warnings = report.warnings.iter();
+    let told = warnings.filter(|line| line.contains("is not known whole"));
+    let told = told.count();
+    assert!(told < 2, "{report:?}");
+    told > 0
+}
+
 #[test]
 fn what_was_cut_earlier_stays_where_a_look_at_its_name_fails() {
     let earlier = b"an earlier cut at the same position";
@@ -117,8 +126,11 @@ fn what_was_cut_earlier_stays_where_a_look_at_its_name_fails() {
         for (name, bytes) in left(&anew) {
             fs::write(path.join(name), bytes).unwrap();
         }
-        let done = recovered(path, Some(disk));
-        assert_eq!(done.is_err(), !disk.failed().is_empty());
+        // What earlier recoveries cut is only told of.
+        match recovered(path, Some(disk)) {
+            Ok(report) => assert_eq!(is_not_known_whole(&report), !disk.failed().is_empty()),
+            Err(_) => assert!(!disk.failed().is_empty()),
+        }
         for kept in kept {
             assert_eq!(fs::read(kept).unwrap(), earlier, "{}", kept.display());
         }
@@ -156,6 +168,18 @@ fn what_was_truncated_earlier_stays_where_a_look_at_its_name_fails() {
     assert!(again > 0, "{again}");
 }
 
+/// The records that a recovery says earlier ones cut.
+fn told_of_earlier(report: &RecoveryReport) -> u64 {
+    let told = report
+        .warnings
+        .iter()
+        .filter_map(|line| line.strip_prefix("earlier recoveries cut "));
+    let told: Vec<&str> = told.collect();
+    assert!(told.len() < 2, "{told:?}");
+    told.first()
+        .map_or(0, |line| line.split(' ').next().unwrap().parse().unwrap())
+}
+
 #[test]
 fn the_second_call_goes_on_where_the_first_ended() {
     // In the second batch of the first segment, in the first batch of a segment, and in the last one.
@@ -164,6 +188,7 @@ fn the_second_call_goes_on_where_the_first_ended() {
         let path = whole.path().join("orders-0");
         damaged(&path, offset);
         let undisturbed = recovered(&path, None).unwrap();
+        assert_eq!(told_of_earlier(&undisturbed), 0);
         let expected = left(&path);
         let mut ended = 0;
         for lasting in [Lasting::Killed, Lasting::Once] {
@@ -192,8 +217,41 @@ fn the_second_call_goes_on_where_the_first_ended() {
                 assert_eq!(second.log_end_offset, undisturbed.log_end_offset, "{what}");
                 // Sound, and nothing to cut, only where nothing was left to do.
                 assert!(was_whole || !second.cut.is_empty(), "{what}: told as sound");
+                // With what the first one cut it has the whole number, and no record twice.
+                let all = second.records_cut() + told_of_earlier(&second);
+                assert_eq!(all, undisturbed.records_cut(), "{what}: {second:?}");
             }
         }
         assert!(ended > 3, "{offset}: {ended}");
+    }
+}
+
+#[test]
+fn what_was_cut_and_cannot_be_read_keeps_nobody_from_recovering() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    damaged(&path, 3);
+    recovered(&path, None).unwrap();
+    for call in [Call::Open, Call::Read, Call::List] {
+        let disk = FaultDisk::new(
+            Arc::new(RealDisk),
+            Plan {
+                kinds: match call {
+                    Call::Open => {
+                        |call, path| call == Call::Open && path.contains("offsetlog-cut/")
+                    }
+                    Call::Read => {
+                        |call, path| call == Call::Read && path.contains("offsetlog-cut/")
+                    }
+                    _ => |call, path| call == Call::List && path.ends_with("offsetlog-cut"),
+                },
+                nth: 1,
+                ..Plan::none()
+            },
+        );
+        let report = recovered(&path, Some(&disk)).unwrap();
+        assert!(!disk.failed().is_empty(), "{call:?}");
+        assert!(is_not_known_whole(&report), "{call:?}: {report:?}");
+        assert_eq!(report.log_end_offset, 3);
     }
 }

@@ -213,3 +213,87 @@ fn where_it_is_interrupted() {
         }
     }
 }
+
+const NO_SPACE: i32 = 28;
+
+/// A disk that is full from the first call of these kinds on.
+fn full(kinds: fn(Call, &str) -> bool) -> FaultDisk {
+    FaultDisk::new(
+        Arc::new(RealDisk),
+        Plan {
+            kinds,
+            nth: 1,
+            lasting: Lasting::FromThenOn,
+            error: NO_SPACE,
+            ..Plan::none()
+        },
+    )
+}
+
+/// Without room to note that a recovery has begun, the mark goes for good: nobody could bring it back behind a recovery that ended in the
+/// middle. Whoever loses it is told.
+#[test]
+fn where_there_is_no_room_to_note_that_it_has_begun() {
+    for wrong in [Wrong::Nothing, Wrong::FirstBatch, Wrong::LastBatch] {
+        let folder = tempfile::tempdir().unwrap();
+        let partition = stopped(folder.path(), wrong);
+        fs::write(partition.join(format!("{:020}.log.deleted", 0)), "").unwrap();
+        let disk = full(|call, path| {
+            call.is_change() && path.contains("offsetlog-unclean") && call != Call::Unlink
+        });
+        let options = OpenOptions {
+            disk: Arc::new(disk.clone()),
+            ..OpenOptions::default()
+        };
+        let report = recover(&partition, &options, &RecoverOptions::default()).unwrap();
+        assert!(!disk.failed().is_empty(), "{wrong:?}");
+        assert!(!has_mark(&partition), "{wrong:?}");
+        let told = |words: &str| {
+            let told = report.warnings.iter();
+            told.filter(|line| line.contains(words)).count()
+        };
+        // Once, and by what matters most.
+        let is_lost = wrong != Wrong::Nothing;
+        assert_eq!(
+            told("the mark of a clean stop is not put back"),
+            1,
+            "{report:?}"
+        );
+        assert_eq!(
+            told("there was no room"),
+            usize::from(!is_lost),
+            "{report:?}"
+        );
+        assert_eq!(told("and had more"), usize::from(is_lost), "{report:?}");
+    }
+}
+
+/// Nor does it tell less if it cannot go on.
+#[test]
+fn where_there_is_no_room_for_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let partition = stopped(folder.path(), Wrong::Nothing);
+    let index = kafkas(&partition).into_keys();
+    let index = index.filter(|name| is_named(name, "index")).next().unwrap();
+    fs::write(partition.join(index), [9; 16]).unwrap();
+    let disk = full(|call, path| {
+        matches!(call, Call::Create | Call::Write) && !path.contains("offsetlog-shared.lock")
+    });
+    let options = OpenOptions {
+        disk: Arc::new(disk.clone()),
+        ..OpenOptions::default()
+    };
+    let error = recover(&partition, &options, &RecoverOptions::default()).unwrap_err();
+    assert!(!disk.failed().is_empty());
+    assert!(!has_mark(&partition));
+    let words = "the log dir has lost its mark of a clean stop";
+    assert!(error.to_string().contains(words), "{error}");
+    // The mark is gone, and the next call has nothing to tell of it: the log is whole.
+    let report = recover(
+        &partition,
+        &OpenOptions::default(),
+        &RecoverOptions::default(),
+    )
+    .unwrap();
+    assert!(report.warnings.is_empty(), "{report:?}");
+}

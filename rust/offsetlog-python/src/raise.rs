@@ -53,7 +53,14 @@ fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let arguments = PyDict::new(py);
     let built = match error.kind() {
         ErrorKind::Interrupted => return interrupt::raised(),
-        ErrorKind::Io { source, .. } => return os_error(py, source, error.path()),
+        ErrorKind::Io { source, .. } => {
+            let raised = os_error(py, source, error.path());
+            // The text of an `OSError` is the system's.
+            return match error.advice() {
+                Some(advice) => noted(py, raised, advice),
+                None => raised,
+            };
+        }
         ErrorKind::OffsetOutOfRange {
             requested,
             log_start_offset,

@@ -163,6 +163,12 @@ impl Error {
         self
     }
 
+    /// What to do, or what to know, beside what happened. The error's text has it.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        self.0.advice
+    }
+
     /// Returns the error of an append whose own bytes were read: what is wrong with them is not damage of the log.
     pub(crate) fn of_append(mut self) -> Self {
         self.0.kind = match self.0.kind {

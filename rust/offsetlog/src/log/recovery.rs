@@ -2,6 +2,7 @@
 //!
 //! [`load`] takes a directory and does not know the writer. Source: Kafka's `LogLoader`.
 
+mod earlier_cuts;
 mod finish;
 mod index_check;
 pub(in crate::log) mod interrupted_swaps;
@@ -14,7 +15,8 @@ mod report;
 pub(in crate::log) mod sanity_check;
 pub(in crate::log) mod scan_segment;
 
-pub(in crate::log) use loader::{LoadOptions, load};
+pub(in crate::log) use earlier_cuts::EarlierCuts;
+pub(in crate::log) use loader::{LoadOptions, load, with_lost_mark};
 pub(in crate::log) use producer_state::{ProducerFiles, Tracked, follow_log_start};
 pub(in crate::log) use repair_segment::CUT_FOLDER;
 pub use report::{Cut, Progress, RecoverOptions, RecoveryReport};

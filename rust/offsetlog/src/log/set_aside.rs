@@ -59,7 +59,7 @@ impl SetAside {
     }
 
     /// The directory of a log whose only file is this one, without indexes and without checkpoints. Its path is the file's.
-    pub(super) fn directory(&self, options: &OpenOptions) -> Arc<Directory> {
+    pub(in crate::log) fn directory(&self, options: &OpenOptions) -> Arc<Directory> {
         let name = SegmentFileName::live(self.base_offset, SegmentFile::Log).to_string();
         let disk = Arc::clone(&options.disk);
         let disk: Arc<dyn Disk> = Arc::new(OneFileDisk::new(
@@ -121,40 +121,47 @@ impl Log {
     /// # Errors
     /// `Io`.
     pub fn set_aside_files(&self) -> Result<Vec<SetAsideFile>> {
-        let mut found = Vec::new();
-        let cut = self.path().join(CUT_FOLDER);
-        for folder in [self.path(), &cut] {
-            let entries = match self.options().disk.list(folder) {
-                Err(error) if is_absent(&error) => continue,
-                listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
-            };
-            for entry in entries {
-                let path = folder.join(&entry.name);
-                let Some(aside) = SetAside::of(&path).filter(|_| entry.kind == EntryKind::File)
-                else {
-                    continue;
-                };
-                let stat = self.options().disk.stat(&path);
-                found.push(SetAsideFile {
-                    bytes: stat
-                        .map_err(|error| Error::io(IoCall::Stat, &path, error))?
-                        .size,
-                    base_offset: aside.base_offset,
-                    cut_at: aside.cut_at,
-                    is_truncation: aside.is_truncation,
-                    path,
-                });
-            }
-        }
-        found.sort_by(|one, other| {
-            (one.base_offset, one.cut_at, &one.path).cmp(&(
-                other.base_offset,
-                other.cut_at,
-                &other.path,
-            ))
-        });
-        Ok(found)
+        set_aside_files(self.options().disk.as_ref(), self.path())
     }
+}
+
+/// As [`Log::set_aside_files`], of the partition in `directory`.
+pub(in crate::log) fn set_aside_files(
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Vec<SetAsideFile>> {
+    let mut found = Vec::new();
+    let cut = directory.join(CUT_FOLDER);
+    for folder in [directory, &cut] {
+        let entries = match disk.list(folder) {
+            Err(error) if is_absent(&error) => continue,
+            listed => listed.map_err(|error| Error::io(IoCall::List, folder, error))?,
+        };
+        for entry in entries {
+            let path = folder.join(&entry.name);
+            let Some(aside) = SetAside::of(&path).filter(|_| entry.kind == EntryKind::File) else {
+                continue;
+            };
+            let stat = disk.stat(&path);
+            found.push(SetAsideFile {
+                bytes: stat
+                    .map_err(|error| Error::io(IoCall::Stat, &path, error))?
+                    .size,
+                base_offset: aside.base_offset,
+                cut_at: aside.cut_at,
+                is_truncation: aside.is_truncation,
+                path,
+            });
+        }
+    }
+    found.sort_by(|one, other| {
+        (one.base_offset, one.cut_at, &one.path).cmp(&(
+            other.base_offset,
+            other.cut_at,
+            &other.path,
+        ))
+    });
+    Ok(found)
 }
 
 impl Log {

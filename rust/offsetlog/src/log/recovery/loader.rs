@@ -106,10 +106,24 @@ pub(in crate::log) fn load(
         interrupt,
         place,
     };
-    let (swapped, entries) = loading.complete_swaps()?;
-    loading.sort_files(entries)?;
-    loading.judge_own_mark();
-    loading.load(&swapped)
+    let loaded = loading.complete_swaps().and_then(|(swapped, entries)| {
+        loading.sort_files(entries)?;
+        loading.judge_own_mark();
+        loading.load(&swapped)
+    });
+    match place {
+        Some(place) => loaded.map_err(|error| with_lost_mark(place, error)),
+        None => loaded,
+    }
+}
+
+/// The error of a recovery that cannot go on, with what it has changed already.
+pub(in crate::log) fn with_lost_mark(place: &PartitionState, error: Error) -> Error {
+    if place.had_no_room_for_marker() {
+        error.advise(NO_MARK)
+    } else {
+        error
+    }
 }
 
 impl Loading<'_> {
@@ -361,6 +375,8 @@ impl Loading<'_> {
 
 /// The advice for damage that opening does not repair.
 pub(in crate::log) const RECOVER: &str = "`offsetlog recover --dry-run` shows what recovering would cut, `offsetlog recover` does it and keeps what it cuts";
+
+const NO_MARK: &str = "for want of room the log dir has lost its mark of a clean stop: its broker recovers all its logs when it starts";
 
 #[cfg(test)]
 #[path = "loader_tests.rs"]

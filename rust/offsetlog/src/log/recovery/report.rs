@@ -55,7 +55,8 @@ impl RecoveryReport {
         self.cut.iter().filter_map(|cut| cut.kept.as_deref())
     }
 
-    /// Number of records that could be read and are not in the log any more, control records too. The kept copies have them.
+    /// Number of records that this call removed from the log and that could be read, control records too. The kept copies have them. What
+    /// earlier calls removed is told in [`warnings`](Self::warnings).
     #[must_use]
     pub fn records_cut(&self) -> u64 {
         self.cut.iter().map(|cut| cut.records).sum()

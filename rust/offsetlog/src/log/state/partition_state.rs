@@ -94,6 +94,8 @@ pub(in crate::log) struct PartitionState {
     noted_recovery: AtomicBool,
     /// The log dir's clean-shutdown marker was taken away for good.
     forgot_marker: AtomicBool,
+    /// That was because there was no room to note who is to restore it.
+    had_no_room: AtomicBool,
     /// No record at or above this offset is cleaned, whatever the stored point says. Not stored yet.
     cleaner_limit: Option<i64>,
     /// The process that made this: a forked child must not touch what its parent's threads may have locked.
@@ -130,6 +132,7 @@ impl PartitionState {
             found: None,
             noted_recovery: AtomicBool::new(false),
             forgot_marker: AtomicBool::new(false),
+            had_no_room: AtomicBool::new(false),
             cleaner_limit: None,
             process: process_id(),
         })
@@ -359,6 +362,7 @@ impl PartitionState {
         match noted.and_then(|()| shared.leave_marker(&self.name())) {
             // There is no room to say who is to restore it.
             Err(error) if error.is_out_of_room() => {
+                self.had_no_room.store(true, Ordering::Relaxed);
                 self.forget_marker()?;
             }
             noted => noted?,
@@ -376,6 +380,11 @@ impl PartitionState {
             self.forgot_marker.store(true, Ordering::Relaxed);
         }
         Ok(self.forgot_marker.load(Ordering::Relaxed))
+    }
+
+    /// Whether the log dir's clean-shutdown marker was taken away for good, and that only for want of room.
+    pub(in crate::log) fn had_no_room_for_marker(&self) -> bool {
+        self.had_no_room.load(Ordering::Relaxed) && self.forgot_marker.load(Ordering::Relaxed)
     }
 
     /// Whether the log dir's clean-shutdown marker is there, or is to be restored.

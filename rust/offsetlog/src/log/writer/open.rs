@@ -7,7 +7,9 @@ use super::{
 use crate::config::LogConfig;
 use crate::disk::Lock;
 use crate::error::{Error, Result};
-use crate::log::recovery::{LoadOptions, RecoverOptions, RecoveryReport, load};
+use crate::log::recovery::{
+    EarlierCuts, LoadOptions, RecoverOptions, RecoveryReport, load, with_lost_mark,
+};
 use crate::log::state::{
     PartitionState, became_log_dir, keep_topic_id, lock, make_epochs_file, read_config,
     write_config,
@@ -273,12 +275,19 @@ fn forget_if_shorter(
     promised: Option<i64>,
     recovers: bool,
 ) -> Result<()> {
-    if is_shorter(&writer.report, promised, recovers) && writer.place.forget_marker()? {
-        let told = unclean_from_now(writer.report.log_end_offset);
-        writer.report.warnings.push(told);
-    }
+    let told = if is_shorter(&writer.report, promised, recovers) {
+        let is_found = writer.place.forget_marker()?;
+        is_found.then(|| unclean_from_now(writer.report.log_end_offset, true))
+    } else {
+        let had_no_room = writer.place.had_no_room_for_marker();
+        had_no_room.then(|| NO_ROOM_FOR_MARK.to_owned())
+    };
+    writer.report.warnings.extend(told);
     Ok(())
 }
+
+const NO_ROOM_FOR_MARK: &str = "there was no room in the log dir to note that this recovery had begun: the mark of a clean stop is not put back, so \
+     the broker recovers all its logs when it starts, and the controllers do not take its replicas for whole";
 
 /// Whether a log lost what its broker may have promised. Opening looks only at what it cuts itself: a log that was shorter before keeps the
 /// mark that it had, with a warning; `recover` is asked to make whole what a broker is to start with.
@@ -290,11 +299,15 @@ fn is_shorter(report: &RecoveryReport, promised: Option<i64>, recovers: bool) ->
 
 /// By KIP-966 a broker that starts with the epoch of its clean-shutdown marker stays in the ISR and may lead. Sound replicas would cut
 /// themselves to what it has.
-fn unclean_from_now(log_end: i64) -> String {
+fn unclean_from_now(log_end: i64, had_mark: bool) -> String {
+    let mark = if had_mark {
+        "the mark of a clean stop is not put back"
+    } else {
+        "the log dir has no mark of a clean stop, and must not get one"
+    };
     format!(
-        "the log ends at offset {log_end} now, and had more: the mark of a clean stop is not put back, as by it the controllers would take this \
-         broker's replicas for whole. If other brokers have replicas, start those first: where this broker leads, they cut theirs to offset \
-         {log_end}"
+        "the log ends at offset {log_end} now, and had more: {mark}, as by it the controllers would take this broker's replicas for whole. If \
+         other brokers have replicas, start those first: where this broker leads, they cut theirs to offset {log_end}"
     )
 }
 
@@ -330,8 +343,11 @@ pub fn recover(
         return self::recover(path, options, recover);
     }
     // Read again: until it was locked, another process may have changed them.
-    place.join(&surroundings.membership(&directory.path, topic, partition)?);
+    let membership = surroundings.membership(&directory.path, topic, partition)?;
+    let is_brokers = membership.is_brokers();
+    place.join(&membership);
     let config = read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
+    let earlier = EarlierCuts::read(&directory.path, options)?;
     let mut start = place.read(&mut warnings)?;
     start.clean = false;
     start.own = None;
@@ -350,20 +366,31 @@ pub fn recover(
         warnings,
         progress: recover.progress.clone(),
     };
-    if recover.dry_run {
-        let promised = terms.start.promised();
+    let had_mark = place.has_marker()?;
+    let promised = terms.start.promised();
+    let mut report = if recover.dry_run {
         let interrupt = options.interrupt.as_ref();
         let mut report = load(&directory, &config, terms, &place, interrupt)?.report;
-        if is_shorter(&report, promised, true) && place.has_marker()? {
-            report
-                .warnings
-                .push(unclean_from_now(report.log_end_offset));
+        if had_mark && is_shorter(&report, promised, true) {
+            let told = unclean_from_now(report.log_end_offset, true);
+            report.warnings.push(told);
         }
-        return Ok(report);
+        report
+    } else {
+        let write = WriteOptions::default();
+        let mut writer = assemble(&directory, place, config, terms, options, &write, locks)?;
+        let report = writer.report().clone();
+        let closed = writer.close();
+        closed.map_err(|error| with_lost_mark(&writer.place, error))?;
+        report
+    };
+    // A recovery that ended in the middle has taken the mark away, and told nobody.
+    let is_short =
+        is_shorter(&report, promised, true) || earlier.reach_behind(report.log_end_offset);
+    if is_brokers && !had_mark && is_short {
+        let told = unclean_from_now(report.log_end_offset, false);
+        report.warnings.push(told);
     }
-    let write = WriteOptions::default();
-    let mut writer = assemble(&directory, place, config, terms, options, &write, locks)?;
-    let report = writer.report().clone();
-    writer.close()?;
+    earlier.tell(&mut report);
     Ok(report)
 }
