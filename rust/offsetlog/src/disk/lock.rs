@@ -143,12 +143,15 @@ pub fn close_inherited_locks() {
 
 /// Returns the holder of a lock that conflicts with a shared one: a broker, or an offsetlog writer on its partition.
 /// `Some(None)` if the system does not know the process, as for locks of open files. On a file system without locks nobody has one, and
-/// no broker starts.
+/// no broker keeps such a log dir online.
+///
+/// Only a call that is not there at all says so. `ENOLCK` is of a system that has locks: its table is full, or the server of a network file
+/// system cannot be asked (fcntl(2)). A broker may have got its lock before that.
 #[allow(clippy::option_option, reason = "held or not, and then known or not")]
 pub(super) fn holder(file: &File) -> io::Result<Option<Option<i32>>> {
     let mut asked = whole_file(libc::F_RDLCK);
     match fcntl(file, FcntlArg::F_GETLK(&mut asked)) {
-        Err(Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::ENOLCK) => return Ok(None),
+        Err(Errno::ENOSYS | Errno::EOPNOTSUPP) => return Ok(None),
         answered => answered?,
     };
     let is_free = i32::from(asked.l_type) == libc::F_UNLCK;
