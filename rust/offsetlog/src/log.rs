@@ -442,6 +442,8 @@ impl Log {
             if view.is_undisturbed() && !view.ends_below_start_for_now() {
                 return Ok(answer);
             }
+            // The log is not as it was found: the next round looks at it.
+            view.take_as_found(false);
         }
         // The files change all the time. A writer in this process can be made to wait.
         let mut view = self.fresh_view()?;
