@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import subprocess
+import os
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,19 @@ def log(tmp_path: Path) -> Iterator[WritableLog]:
 def there(path: Path) -> list[bytes | None]:
     with Log.open(path) as log:
         return values(log)
+
+
+def at_once(calls: Sequence[Callable[[], object]]) -> None:
+    """Call each in a thread of its own; raise what one of them raises."""
+    start = threading.Barrier(len(calls))
+
+    def call(each: Callable[[], object]) -> None:
+        start.wait()
+        each()
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for done in [pool.submit(call, each) for each in calls]:
+            done.result()
 
 
 @pytest.mark.parametrize("linger", LINGERS)
@@ -171,6 +185,98 @@ def test_a_deleted_topic_takes_along_what_waits(tmp_path: Path, caplog: pytest.L
     assert there(tmp_path / "t-0") == []
 
 
+@pytest.mark.parametrize("closers", ["two logs", "log dir and log", "log dir twice", "log and its twin"])
+def test_two_closings_at_once_lose_nothing(closers: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each waits for what the other one appends of its writers."""
+    for turn in range(25):
+        place = tmp_path / str(turn)
+        log_dir = LogDir.open(place, "a")
+        log_dir.create_topic("t", 2)
+        logs = [log_dir.log("t", partition) for partition in range(2)]
+        writers = [log.writer(linger_ms=0, batch_bytes=1 << 20, compression="gzip") for log in logs]
+        for writer in writers:
+            for _ in range(100):
+                writer.append(os.urandom(1000))
+        calls = {
+            "two logs": [logs[1].close, logs[0].close],
+            "log dir and log": [log_dir.close, logs[1].close],
+            "log dir twice": [log_dir.close, log_dir.close],
+            "log and its twin": [logs[1].close, log_dir.log("t", 1).close],
+        }[closers]
+        at_once(calls)
+        log_dir.close()
+        assert [len(there(place / f"t-{partition}")) for partition in range(2)] == [100, 100], turn
+        for writer in writers:
+            writer.close()
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_writer_is_closed_with_its_log_at_once(*, whole: bool, tmp_path: Path) -> None:
+    for turn in range(25):
+        place = tmp_path / str(turn)
+        log_dir = LogDir.open(place, "a")
+        log_dir.create_topic("t", 1)
+        log = log_dir.log("t", 0)
+        writer = log.writer(linger_ms=0, batch_bytes=1 << 20, compression="gzip")
+        for _ in range(100):
+            writer.append(os.urandom(1000))
+        at_once([writer.close, log_dir.close if whole else log.close])
+        log_dir.close()
+        assert len(there(place / "t-0")) == 100, turn
+
+
+def test_a_writer_is_dropped_while_its_log_is_closed(tmp_path: Path) -> None:
+    for turn in range(25):
+        log = Log.open(tmp_path / f"t-{turn}", "a")
+        writers = [log.writer(linger_ms=0, batch_bytes=1 << 20, compression="gzip")]
+        for _ in range(100):
+            writers[0].append(os.urandom(1000))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            at_once([log.close, writers.clear])
+        assert len(there(tmp_path / f"t-{turn}")) == 100, turn
+
+
+@pytest.mark.parametrize("kind", ["log", "log dir"])
+def test_a_log_that_ended_without_its_writers_is_an_error(kind: str, tmp_path: Path) -> None:
+    """Only where its topic was deleted did the records go with it."""
+    log_dir = LogDir.open(tmp_path, "a")
+    log_dir.create_topic("t", 1)
+    log = log_dir.log("t", 0)
+    writer = log.writer(linger_ms=0)
+    writer.append(b"a")
+    log._abandon()  # noqa: SLF001  # made for tests
+    with pytest.raises(LogClosedError) as caught:
+        (log_dir if kind == "log dir" else log).close()
+    assert caught.value.__notes__ == [
+        "1 record that waited in a Writer could not be appended when the log was closed, and is not in the log"
+    ]
+    log_dir.close()
+    writer.close()
+
+
+def test_a_clock_that_ctrl_c_ends_loses_nothing(tmp_path: Path) -> None:
+    """The log is closed, and Ctrl-C raised."""
+    pressed = False
+
+    def clock() -> int:
+        nonlocal pressed
+        if pressed:
+            pressed = False
+            raise KeyboardInterrupt
+        return NOW
+
+    log = Log.open(tmp_path / "orders-0", "a", SMALL, clock=clock)
+    writer = log.writer(linger_ms=0)
+    writer.append(b"a")
+    pressed = True
+    with pytest.raises(KeyboardInterrupt):
+        log.close()
+    assert there(tmp_path / "orders-0") == [b"a"]
+    writer.close()
+
+
 def test_threads_that_append_meanwhile_are_told(tmp_path: Path) -> None:
     """Each record that was taken is in the log, and each other one raised."""
     log = Log.open(tmp_path / "orders-0", "a", SMALL)
@@ -252,43 +358,25 @@ def test_a_writer_without_records_is_dropped_in_silence(log: WritableLog) -> Non
         gc.collect()
 
 
-@pytest.mark.parametrize("linger", LINGERS)
-@pytest.mark.parametrize("ring", [False, True])
-def test_the_end_of_the_program_appends_what_waits(linger: int, *, ring: bool, tmp_path: Path) -> None:
-    """Whether somebody still has the writer or not."""
-    program = f"""
-from offsetlog import Log
-log = Log.open({str(tmp_path / "orders-0")!r}, "a")
-writer = log.writer(linger_ms={linger})
-for number in range(3):
-    writer.append(b"%d" % number)
-if {ring}:
-    def keep(writer=writer): pass
-    keep.itself = keep
-    del keep, writer
-"""
-    done = subprocess.run([sys.executable, "-W", "always", "-c", program], capture_output=True, text=True, check=True)
-    assert there(tmp_path / "orders-0") == [b"0", b"1", b"2"]
-    if linger != 5:
-        assert "ResourceWarning" in done.stderr
-        assert "orders-0: a Writer was not closed: 3 records that waited" in done.stderr
+def test_a_writer_is_dropped_while_its_timer_appends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What the timer cannot append then is told all the same."""
+    asked, go_on = threading.Event(), threading.Event()
+    main = threading.current_thread()
 
+    def clock() -> int:
+        if threading.current_thread() is not main:
+            asked.set()
+            assert go_on.wait(300)
+        return NOW
 
-def test_a_forked_child_leaves_the_parents_records_alone(tmp_path: Path) -> None:
-    program = f"""
-import os, sys
-from offsetlog import Log
-log = Log.open({str(tmp_path / "orders-0")!r}, "a")
-writer = log.writer(linger_ms=0)
-writer.append(b"a")
-child = os.fork()
-if child == 0:
-    del writer
-    sys.exit(0)
-assert os.waitpid(child, 0)[1] == 0
-writer.append(b"b")
-log.close()
-"""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert there(tmp_path / "orders-0") == [b"a", b"b"]
+    with Log.open(tmp_path / "orders-0", "a", SMALL, clock=clock) as log:
+        writer = log.writer(linger_ms=1)
+        writer.append(b"a", timestamp=NOW * 2)
+        assert asked.wait(300)
+        del writer
+        go_on.set()
+        deadline = time.monotonic() + 300
+        while "could not be appended" not in caplog.text:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+    assert "orders-0: 1 record of a Writer that was not closed could not be appended" in caplog.text

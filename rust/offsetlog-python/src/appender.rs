@@ -154,12 +154,13 @@ impl Appender {
     #[pyo3(signature = (*, batch_bytes, linger_ms, compression, leader_epoch))]
     fn writer(
         &self,
+        py: Python<'_>,
         batch_bytes: usize,
         linger_ms: u64,
         compression: Option<&str>,
         leader_epoch: Option<i32>,
     ) -> PyResult<Writer> {
-        Writer::of(self, batch_bytes, linger_ms, compression, leader_epoch)
+        Writer::of(py, self, batch_bytes, linger_ms, compression, leader_epoch)
     }
 
     #[pyo3(signature = (records, *, compression, leader_epoch, flush, producer_id, producer_epoch, base_sequence, transactional))]

@@ -61,7 +61,7 @@ pub(crate) fn interrupt() -> Interrupt {
         )]
         match Python::try_attach(|py| py.check_signals()) {
             Some(Err(raised)) => {
-                RAISED.set(Some(raised));
+                keep(raised);
                 true
             }
             _ => false,
@@ -72,6 +72,11 @@ pub(crate) fn interrupt() -> Interrupt {
 /// What the signal handler raised on this thread, if the engine came back without `Interrupted`.
 pub(crate) fn raised_if_any() -> Option<PyErr> {
     RAISED.take()
+}
+
+/// Keeps what was raised on this thread for the one who comes back with `Interrupted`.
+pub(crate) fn keep(raised: PyErr) {
+    RAISED.set(Some(raised));
 }
 
 /// What the signal handler raised on this thread; `KeyboardInterrupt` if that is gone.

@@ -40,6 +40,7 @@ mod salvage;
 mod scan;
 mod server;
 mod topics;
+mod unclosed;
 mod verify;
 mod writer;
 mod writers;
@@ -98,6 +99,7 @@ fn _offsetlog(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(topics::broker_settings, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partition_for, module)?)?;
     module.add_function(wrap_pyfunction!(topics::partitions_for, module)?)?;
+    module.add_function(wrap_pyfunction!(unclosed::end_writers, module)?)?;
     module.add_function(wrap_pyfunction!(verify::verify, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_cli, module)?)
 }

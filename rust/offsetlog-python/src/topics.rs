@@ -128,8 +128,11 @@ impl LogDirAppender {
     }
 
     fn delete_topic(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+        let writers = self.writers.of_topic(name);
         let delete = || self.log_dir.delete_topic(name);
-        self.clock.timed(py, delete)?.or_raise(py)
+        self.clock.timed(py, delete)?.or_raise(py)?;
+        writers.iter().for_each(|writer| writer.note_deleted());
+        Ok(())
     }
 
     fn remove_deleted<'py>(
