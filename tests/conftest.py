@@ -50,6 +50,7 @@ NEEDS = {
     "python/test_verbs_stopped.py": "pyspark",
     "python/test_verbs_table.py": "pyspark",
     "python/test_write_arguments.py": "pyspark",
+    "python/test_write_layout.py": "pyspark",
     "python/test_what_folders_are.py": "pyspark",
     "tidy/test_verbs.py": "pyspark",
 }

@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from offsetlog._commit.notes import locked, note_of, remove
 from offsetlog._commit.publishing import undo
 from offsetlog._commit.whereabouts import check_note_is_first, unmark
 from offsetlog._text import counted
-from offsetlog.errors import ConfigError, OffsetLogError
+from offsetlog.errors import ConfigError, LogDirError, OffsetLogError
 from offsetlog.spark.options import Paths
 from offsetlog.spark.registration import activate
 from offsetlog.spark.sink_options import OTHERS, job_name, new_folders, not_blank
@@ -161,11 +161,11 @@ def write(
     options.update({} if topic is None else {"topic": topic})
     given = partitions if partitions is None or isinstance(partitions, int) else dict(partitions)
     # Rows get their partitions by these: where a topic has another number by then, the write is refused.
-    counts = _counts(paths, topic, given) if order_by and not preserve_offsets else None
-    numbers = given if counts is None else counts
+    routes = _routes(paths, topic, given) if order_by and not preserve_offsets else None
+    numbers = given if routes is None else routes.counts
     options.update({} if numbers is None else {"partitions": json.dumps(numbers)})
     options.update({} if topic_ids is None else {"topicId": json.dumps(dict(topic_ids))})
-    laid_out = _laid_out(frame, topic, counts or {}, tuple(order_by), preserve_offsets=preserve_offsets)
+    laid_out = _laid_out(frame, topic, routes, tuple(order_by), preserve_offsets=preserve_offsets)
     began = time.monotonic()
     try:
         activate(frame.sparkSession)
@@ -268,7 +268,7 @@ def _forget_published(log_dir: str, name: str) -> None:
 def _laid_out(
     frame: DataFrame,
     topic: str | None,
-    counts: Mapping[str, int],
+    routes: _Routes | None,
     order_by: tuple[str, ...],
     *,
     preserve_offsets: bool,
@@ -285,40 +285,76 @@ def _laid_out(
         # A missing column is refused by the sink, which says more.
         columns = [name for name in ("topic", "partition", "offset") if name in frame.columns]
         return frame.repartitionByRange(*columns).sortWithinPartitions(*columns) if columns else frame
-    if not order_by:
+    if routes is None:
         return frame
-    placed = frame.withColumn("partition", _partition(frame, counts, topic))
+    placed = frame.withColumn("partition", _partition(frame, routes, topic))
     columns = [name for name in ("topic", "partition") if name in placed.columns]
     return placed.repartition(*columns).sortWithinPartitions(*columns, *order_by)
 
 
-def _counts(paths: Sequence[str], topic: str | None, given: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Return how many partitions each topic has or gets, as the option takes it. One that somebody is just making is not known."""
-    known = {name: len(numbers) for name, numbers in _topics(paths).items() if numbers == list(range(len(numbers)))}
+class _Routes(NamedTuple):
+    """By what keys get their partitions when the rows are laid out."""
+
+    counts: dict[str, int]
+    """How many partitions each topic has or gets, as the option takes it. One that somebody is just making is not known."""
+    left: frozenset[str]
+    """Topics with partitions that are not here: their keys are left to the sink, which refuses them."""
+
+    def partition_of(self, topic: str | None, key: bytes | str | None) -> int | None:
+        """Return a row's partition; ``None`` if it is the sink that has to choose or refuse."""
+        if key is None or topic is None or topic in self.left:
+            return None
+        count = self.counts[topic] if topic in self.counts else self.counts[OTHERS]
+        return partition_for(key.encode() if isinstance(key, str) else bytes(key), count)
+
+
+def _routes(paths: Sequence[str], topic: str | None, given: int | Mapping[str, int] | None) -> _Routes:
+    there, found = _topics(paths)
+    known = {name: len(numbers) for name, numbers in found.items() if numbers == set(range(len(numbers)))}
     if isinstance(given, int):
         counts = {OTHERS: given, **known, **({} if topic is None else {topic: given})}
+    elif given is not None and OTHERS in given:
+        # Those that are here must have as many too.
+        counts = dict(given)
     else:
         counts = {OTHERS: 1, **known, **(given or {})}
-    return counts if topic is None else {topic: counts.get(topic, counts[OTHERS])}
+    left = _left(there, known) if known else set[str]()
+    return _Routes(counts if topic is None else {topic: counts.get(topic, counts[OTHERS])}, frozenset(left))
 
 
-def _topics(paths: Sequence[str]) -> dict[str, list[int]]:
-    try:
-        with LogDir.open(list(paths)) as log_dir:
-            return log_dir.topics()
-    except FileNotFoundError:
-        # They are made by the write.
-        return {}
+def _left(there: Sequence[str], known: Iterable[str]) -> set[str]:
+    """Return the topics to whose keys appends give no partition, as not all of it is here."""
+    left = set[str]()
+    with LogDir.open(there) as log_dir:
+        for name in known:
+            try:
+                log_dir._engine().partition_count(name)  # noqa: SLF001  # same package
+            except OffsetLogError:
+                left.add(name)
+    return left
 
 
-def _partition(frame: DataFrame, counts: Mapping[str, int], topic: str | None) -> Column:
+def _topics(paths: Sequence[str]) -> tuple[list[str], dict[str, set[int]]]:
+    """Return the log dirs that are there, and the partitions that each topic has in them."""
+    there, found = list[str](), dict[str, set[int]]()
+    for path in paths:
+        try:
+            with LogDir.open(path) as log_dir:
+                topics = log_dir.topics()
+        except (FileNotFoundError, LogDirError):
+            # Nothing is in it: the write makes a log dir of it, or refuses it.
+            continue
+        there.append(path)
+        for name, numbers in topics.items():
+            found.setdefault(name, set()).update(numbers)
+    return there, found
+
+
+def _partition(frame: DataFrame, routes: _Routes, topic: str | None) -> Column:
     """Return a row's partition by its column or its key; null if it has neither."""
 
     def by_key(name: str | None, key: bytes | str | None) -> int | None:
-        if key is None or name is None:
-            return None
-        count = counts[name] if name in counts else counts[OTHERS]
-        return partition_for(key.encode() if isinstance(key, str) else bytes(key), count)
+        return routes.partition_of(name, key)
 
     named = functions.lit(topic) if topic is not None else functions.col("topic")
     routed = functions.udf(by_key, "int")(named, functions.col("key")) if "key" in frame.columns else functions.lit(None).cast("int")
