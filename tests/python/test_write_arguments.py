@@ -271,27 +271,31 @@ def interrupted(frame: Frame, place: Path) -> str:
     return told
 
 
-def test_an_interrupt_says_how_to_go_on_wherever_it_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [None, "load"])
+def test_an_interrupt_says_how_to_go_on_wherever_it_comes(tmp_path: Path, name: str | None) -> None:
     """Ctrl-C, which is no error: what it says leads to each record once."""
+    again = "the write was interrupted, and Spark may still be at work on it: call write again with , which publishes each record once"
     said: set[str] = set()
     for at in range(1, 30):
         place = tmp_path / f"logs-{at}"
         frame = Frame(["a", "b"])
         with failing(at, KeyboardInterrupt()) as seen:
             try:
-                written(frame, place, topic="t")
+                written(frame, place, topic="t", transaction_id=name)
             except KeyboardInterrupt as error:
                 (told,) = error.__notes__
             else:
                 assert seen() < at
                 break
         named = re.search("transaction_id='([^']+)'", told)
+        assert name is None or told == "all of the write is published" or (named is not None and named[1] == name)
         if told != "all of the write is published":
             written(Frame(["a", "b"]), place, topic="t", **({"transaction_id": named[1]} if named else {}))
         said.add(re.sub("transaction_id='[^']+'", "", told))
         assert found(place) == ["a", "b"], told
-        assert {note.name for note in commits(place)} == ({f"job {named[1]}"} if named else set())
-    assert {"all of the write is published", "the write failed: nothing of it is published"} <= said
+        noted = named[1] if named is not None else name
+        assert {note.name for note in commits(place)} == (set() if noted is None else {f"job {noted}"})
+    assert {"all of the write is published", "the write failed: nothing of it is published" if name is None else again} <= said
 
 
 def test_what_spark_publishes_behind_an_interrupt_is_known_by_the_name_that_was_told(tmp_path: Path) -> None:
@@ -310,6 +314,20 @@ def test_what_spark_publishes_behind_an_interrupt_is_known_by_the_name_that_was_
     assert found(place) == ["a", "b"]
     assert not written(Frame(["a", "b"]), place, topic="t", transaction_id=name).is_new
     assert found(place) == ["a", "b"]
+
+
+def test_an_interrupt_of_a_name_that_has_published_does_not_say_that_this_write_is(tmp_path: Path) -> None:
+    """It may have other data, and is refused then."""
+    place = tmp_path / "logs"
+    written(Frame(["a"]), place, topic="t", transaction_id="load")
+
+    class Interrupted(Frame):
+        def save(self, path: str) -> None:
+            raise KeyboardInterrupt(path)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        written(Interrupted(["b"]), place, topic="t", transaction_id="load")
+    assert "call write again with transaction_id='load'" in caught.value.__notes__[0]
 
 
 def test_an_interrupt_behind_the_commit_says_that_all_is_published(tmp_path: Path) -> None:

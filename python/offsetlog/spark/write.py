@@ -17,7 +17,7 @@ from pyspark.sql import functions
 
 from offsetlog import LogConfig, LogDir, partition_for
 from offsetlog._commit.moving import Patience
-from offsetlog._commit.notes import locked, note_of, remove
+from offsetlog._commit.notes import Commit, locked, note_of, remove
 from offsetlog._commit.publishing import undo
 from offsetlog._commit.whereabouts import check_note_is_first, unmark
 from offsetlog._text import counted
@@ -172,8 +172,12 @@ def write(
         with _watched(frame.sparkSession, progress):
             laid_out.write.format("offsetlog").mode("append").options(**options).save(",".join(map(_as_item, paths)))
     except (Exception, KeyboardInterrupt) as error:
+        if transaction_id is not None:
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(_told_of(paths[0], name, transaction, before))
+            raise
         # Of a name that was generated nobody knows, and where Spark is still at work its note is what tells the next call.
-        if transaction_id is not None or not _published_even_so(paths[0], name, transaction, error):
+        if not _published_even_so(paths[0], name, transaction, error):
             raise
         if isinstance(error, KeyboardInterrupt):
             _forget_published(paths[0], name)
@@ -226,9 +230,25 @@ def _as_item(path: str) -> str:
     return path if path == path.strip() and "," not in path else f"file://{quote(os.path.abspath(path))}"
 
 
+def _again(transaction: str) -> str:
+    return f"call write again with transaction_id={transaction!r}, which publishes each record once"
+
+
+def _told_of(log_dir: str, name: str, transaction: str, before: Commit | None) -> str:
+    """Return what is known of a write with a name of the caller's that was interrupted. Its note stays, for the next call."""
+    try:
+        note = note_of(log_dir, name)
+    except (OSError, OffsetLogError):
+        note = None
+    # One that was there before is perhaps of other data.
+    if note is not None and note.is_published and (before is None or before.time != note.time or not before.is_published):
+        return PUBLISHED
+    return f"the write was interrupted, and Spark may still be at work on it: {_again(transaction)}"
+
+
 def _published_even_so(log_dir: str, name: str, transaction: str, error: BaseException) -> bool:
     """Return whether all of a write that failed or was interrupted is published; else take it back, and say how to go on."""
-    again = f"call write again with transaction_id={transaction!r}, which publishes each record once"
+    again = _again(transaction)
     try:
         note = note_of(log_dir, name)
         if note is not None and not note.is_published and not undo(log_dir, note, Patience(0.0)):
