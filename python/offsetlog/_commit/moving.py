@@ -214,19 +214,26 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
     try:
         expected = prints_of(target)
     except FileNotFoundError:
-        # Whole staged logs are known by their digests.
-        at = 0
-        for batches, noted in target.marks:
-            if at == len(there):
-                break
-            if digest(there[at : at + batches]) != noted:
-                return False, where
-            at += batches
-        return (True, None) if at == len(there) else (False, where)
+        return (True, None) if _are_whole_logs(target, there) else (False, where)
+    for each, found in _at_their_places(there, expected) if preserve_offsets else ():
+        if each.base_offset < end and each.last_offset >= since and _may_be_cleaned(each, found):
+            return False, f"{target.name}: records from offset {each.base_offset} on were compacted since"
     ours = 0
     for found in there:
         ours += ours < len(expected) and found[:2] == expected[ours][:2]
     return 0 < ours == len(there), (where if 0 < ours < len(there) else None)
+
+
+def _are_whole_logs(target: CommitTarget, there: Sequence[Print]) -> bool:
+    """Whether batches are those of the first staged logs, whole, which are known by their digests."""
+    at = 0
+    for batches, noted in target.marks:
+        if at == len(there):
+            break
+        if digest(there[at : at + batches]) != noted:
+            return False
+        at += batches
+    return at == len(there)
 
 
 def _rename(log: WritableLog, path: Path, batches: int, skip: int) -> bool:
@@ -273,7 +280,7 @@ def _there(log: Log, target: CommitTarget, commit: Commit) -> int:
             return target.batches
         raise
     if commit.preserve_offsets:
-        return _kept_there(log, target, expected)
+        return _kept_there(log, target, commit, expected)
     count = _first_left(log, target, commit, expected) if log.log_start_offset > target.start else 0
     cleaned: int | None = None
     behind = since = max(target.start, log.log_start_offset)
@@ -301,11 +308,13 @@ def _cleaned_from(there: Iterable[Print], since: int, end: int) -> int | None:
     return since if since < end else None
 
 
-def _undecided(target: CommitTarget, commit: Commit, what: str) -> LogDirError:
+def _undecided(
+    target: CommitTarget, commit: Commit, what: str, again: str = "the job, run again after that, publishes all"
+) -> LogDirError:
     message = (
         f"{target.name}: {what} since the commit began, and nothing that is left says whether records of it were among them: look, "
         f"then offsetlog commits --forget {commit.name!r} --unfinished, with the first log dir of the job, lets the commit go, and "
-        "the job, run again after that, publishes all"
+        f"{again}"
     )
     return LogDirError(message, path=target.directory)
 
@@ -336,20 +345,37 @@ def _begins_with(log: Log, target: CommitTarget) -> bool:
     return True
 
 
-def _kept_there(log: Log, target: CommitTarget, expected: list[Print]) -> int:
+def _kept_there(log: Log, target: CommitTarget, commit: Commit, expected: list[Print]) -> int:
     """The same for records that keep their offsets: each batch has one place, where another program's may be by now."""
-    there = {each.base_offset: each for each in prints(log, max(target.start, log.log_start_offset))}
-    for count, each in enumerate(expected):
+    there = list(prints(log, max(target.start, log.log_start_offset)))
+    for count, (each, found) in enumerate(_at_their_places(there, expected)):
         if each.base_offset >= log.log_end_offset:
             return count
-        found = there.get(each.base_offset)
-        if each.last_offset >= log.log_start_offset and (found is None or found[:2] != each[:2]):
-            message = (
-                f"{target.name}: another program has written at offset {each.base_offset}, where a record was to keep its offset; "
-                f"the log ends at {log.log_end_offset}"
-            )
-            raise UnexpectedAppendOffsetError(message, path=target.directory, offset=each.base_offset)
+        if each.last_offset < log.log_start_offset or (found is not None and found[:2] == each[:2]):
+            continue
+        if _may_be_cleaned(each, found):
+            again = f"rows that keep their offsets go into {target.name} from offset {log.log_end_offset} on"
+            raise _undecided(target, commit, f"records from offset {each.base_offset} on were compacted", again)
+        message = (
+            f"{target.name}: another program has written at offset {each.base_offset}, where a record was to keep its offset; "
+            f"the log ends at {log.log_end_offset}"
+        )
+        raise UnexpectedAppendOffsetError(message, path=target.directory, offset=each.base_offset)
     return len(expected)
+
+
+def _at_their_places(there: Sequence[Print], expected: Sequence[Print]) -> Iterator[tuple[Print, Print | None]]:
+    """Yield with each batch of records that keep their offsets the first one that has any of these now."""
+    at = 0
+    for each in expected:
+        while at < len(there) and there[at].last_offset < each.base_offset:
+            at += 1
+        yield each, there[at] if at < len(there) and there[at].base_offset <= each.last_offset else None
+
+
+def _may_be_cleaned(each: Print, found: Print | None) -> bool:
+    """Whether what is in a batch's place may be what the cleaner left of it. It keeps the first and the last offset."""
+    return found is None or (found.is_cleaned and found[:2] != each[:2] and found[2:4] == each[2:4])
 
 
 def _numbered(expected: Iterable[Print]) -> Iterator[Print]:
