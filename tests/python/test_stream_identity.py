@@ -124,6 +124,7 @@ def test_another_stream_of_one_name_is_refused(tmp_path: Path, values: list[str]
             micro_batch(place, values, 0, query=query, **named, **more)
         assert f"has other data now: {len(values)} record" in str(caught.value)
         assert "queryId of its own" in str(caught.value)
+        assert "tell Spark that it is done: write commits/0 in the checkpoint" in str(caught.value)
         assert f"offsetlog commits --forget '{name}' LOG_DIR" in str(caught.value)
         assert found(place) == ["a", "b"]
         assert not list(place.glob(f"*/{STAGING}"))
@@ -148,8 +149,12 @@ def test_micro_batches_before_the_last_are_known_too(tmp_path: Path, caplog: pyt
         micro_batch(place, [f"{number}"], number)
     assert [record.levelname for record in caplog.records if "what was staged again is dropped" in record.message] == 4 * ["WARNING"]
     for values, number in ((["2"], 1), (["1", "2"], 1), (["0", "1", "2", "3"], 0)):
-        with pytest.raises(ConfigError, match=f"micro-batch {number} was published before 20.*, when 3 was, and has other data now"):
+        with pytest.raises(
+            ConfigError, match=f"micro-batch {number} was published before 20.*, when 3 was, and has other data now"
+        ) as caught:
             micro_batch(place, values, number)
+        # Spark would go on with the next one, which is published too.
+        assert "tell Spark that it is done" not in str(caught.value)
     micro_batch(place, ["4"], 4)
     assert found(place) == ["0", "1", "2", "3", "4"]
 
@@ -186,7 +191,7 @@ def test_rows_that_differ_each_time_are_known_by_their_plan(tmp_path: Path, sche
     assert found(place) == ["0", "1"]
     # A copy is another stream's; one that was set back is planned anew.
     shutil.copytree(folder, tmp_path / "copy")
-    with pytest.raises(ConfigError, match="micro-batch 1 was published on"):
+    with pytest.raises(ConfigError, match=r"micro-batch 1 was published on.* is done: copy commits/0 to commits/1 in the checkpoint"):
         micro_batch(place, ["other"], 1, location=str(tmp_path / "copy"))
     with pytest.raises(ConfigError, match="micro-batch 1 was published on"):
         micro_batch(place, ["other"], 1, location=planned(folder, 1, "later"))

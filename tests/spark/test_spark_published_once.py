@@ -167,3 +167,38 @@ def test_a_copied_checkpoint_is_another_stream_and_a_repeated_micro_batch_is_not
     (source / "1.txt").write_text("c\n")
     run(checkpoint)
     assert len(values(place)) == 5
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_micro_batch_that_is_refused_though_it_is_the_same_is_marked_as_done(
+    spark: SparkSession, tmp_path: Path, number: int
+) -> None:
+    """As docs/spark.md says, of a checkpoint that was moved: by its path the plan is not known again."""
+    place, source, checkpoint, moved = (tmp_path / name for name in ("logs", "in", "checkpoint", "moved"))
+    source.mkdir()
+    offsetlog.spark.register(spark)
+
+    def run(at: Path) -> None:
+        rows = spark.readStream.schema("value string").text(str(source)).selectExpr("concat(value, ' ', uuid()) value")
+        writer = rows.writeStream.format("offsetlog").options(topic="t", checkpointLocation=str(at))
+        assert writer.trigger(availableNow=True).start(str(place)).awaitTermination(300)
+
+    for at in range(number + 1):
+        (source / f"{at}.txt").write_text(f"{at}\n")
+        run(checkpoint)
+    published = values(place)
+    assert [line.split()[0] for line in published] == [str(at) for at in range(number + 1)]
+    repeat_last(checkpoint)
+    checkpoint.rename(moved)
+    how = f"copy commits/{number - 1} to commits/{number}" if number else "write commits/0"
+    with pytest.raises(PySparkException, match=f"micro-batch {number} was published on 20.*tell Spark that it is done: {how} in"):
+        run(moved)
+    if number:
+        shutil.copy(moved / "commits" / str(number - 1), moved / "commits" / str(number))
+    else:
+        (moved / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    run(moved)
+    assert values(place) == published
+    (source / "next.txt").write_text("next\n")
+    run(moved)
+    assert [line.split()[0] for line in values(place)] == [*(str(at) for at in range(number + 1)), "next"]

@@ -136,12 +136,19 @@ def _check_micro_batch(before: Commit, sequence: int, given: tuple[tuple[str, in
         what = f"micro-batch {sequence} was published on {when(before)} with {summary(before)}, and has other data now:"
     else:
         what = f"micro-batch {sequence} was published before {when(before)}, when {before.sequence} was, and has other data now:"
+    done = ""
+    if sequence == before.sequence:
+        how = f"copy commits/{sequence - 1} to commits/{sequence}" if sequence else "write commits/0"
+        done = (
+            f" If this is the same micro-batch, and its rows differ each time, tell Spark that it is done: {how} in the checkpoint, "
+            "as docs/spark.md says."
+        )
     message = (
         f"{before.name}: {what} {told_contents(given)}. Nothing is written now, and what was published stays. Spark repeats the last "
         "micro-batch of a stream, with the same rows: so either this is another stream with its name, from a copy of its checkpoint, "
-        "which takes a queryId of its own; or the checkpoint was set back; or rows differ each time that they are computed. "
-        f"offsetlog commits --forget {name!r} LOG_DIR lets be written what comes from here on; what is published of it is then there "
-        "twice"
+        "which takes a queryId of its own; or the checkpoint was set back; or rows differ each time that they are computed."
+        f"{done} offsetlog commits --forget {name!r} LOG_DIR lets be written what comes from here on; what is published of it is then "
+        "there twice"
     )
     raise ConfigError(message, key="queryId", value=name)
 
