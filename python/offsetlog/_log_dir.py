@@ -832,9 +832,11 @@ class LogDir:
         if missing:
             try:
                 image = (self if metadata is None else LogDir.open(path_text(metadata))).metadata()
-            except (OffsetLogError, OSError):
+            except (OffsetLogError, OSError) as error:
                 # It may know them, and does not tell.
-                image = None
+                near = nearest(missing[0], here)
+                message = f"no partition of topic {missing[0]!r} is here{near}; the cluster's metadata cannot be read: {error}"
+                raise LogDirError(message, path=self._paths[0] if self._paths else None) from error
             cluster = {topic.name for topic in image.topics} if image is not None else set()
             for name in missing:
                 if name not in cluster:

@@ -472,6 +472,16 @@ def test_progress_is_told_by_partition(verb: str) -> None:
         assert getattr(log_dir, verb)() == answers
 
 
+def damage(metadata: Path) -> None:
+    """A batch of the metadata log has another checksum, and no snapshot has what is in it."""
+    log = metadata / "__cluster_metadata-0"
+    for name in log.glob("*.checkpoint"):
+        name.unlink()
+    (path,) = log.glob("*.log")
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-500] + bytes([sound[-500] ^ 0xFF]) + sound[-499:])
+
+
 @pytest.mark.parametrize("verb", ["producers", "why"])
 def test_a_topic_that_is_nowhere_is_an_error(verb: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing found reads as nothing held. One that the cluster has elsewhere is no mistake."""
@@ -499,9 +509,21 @@ def test_a_topic_that_is_nowhere_is_an_error(verb: str, tmp_path: Path, caplog: 
         assert "no partition of topic 'g-txn' is here" in caplog.text
         with pytest.raises(LogDirError, match="there is no topic 'nope'"):
             ask(elsewhere, topics="nope")
+    unread = Path(shutil.copytree(METADATA, tmp_path / "unread"))
+    damage(unread)
+    with LogDir.open([alone, unread]) as unknown:
+        assert {answer.topic for answer in ask(unknown, topics="other")} <= {"other"}
+        for name in ("g-txn", "othr"):
+            near = "; did you mean 'other'" if name == "othr" else ""
+            with pytest.raises(
+                LogDirError, match=f"^no partition of topic '{name}' is here{near}.*; the cluster's metadata cannot be read"
+            ):
+                ask(unknown, topics=name)
     if verb == "why":
         with LogDir.open(alone) as reader:
             assert ask(reader, topics="g-txn", metadata=METADATA) == []
+            with pytest.raises(LogDirError, match="no partition of topic 'g-txn' is here; the cluster's metadata cannot be read"):
+                ask(reader, topics="g-txn", metadata=tmp_path / "missing")
             for where in (METADATA, CLEAN_LOG_DIRS[0], tmp_path / "missing"):
                 with pytest.raises((LogDirError, OSError)):
                     ask(reader, topics="nope", metadata=where)

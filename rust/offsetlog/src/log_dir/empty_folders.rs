@@ -56,8 +56,8 @@ pub fn check_new_log_dirs<P: AsRef<Path>>(disk: &dyn Disk, paths: &[P]) -> Resul
     };
     let reason = format!(
         "{found}, and {} is a log dir in use: is the disk of this one mounted? Keys would go to other partitions, and what it has would be \
-         made again. Mount it; to add a new log dir on purpose, open it alone for appending first, or make the folder with an empty file \
-         {LOCK} in it",
+         made again. Mount it, or leave the path out if nothing of it is wanted; to add a new log dir on purpose, open it alone for appending \
+         first, or make the folder with an empty file {LOCK} in it",
         used.display()
     );
     Err(Error::log_dir(new, reason))
@@ -126,6 +126,7 @@ mod tests {
         let error = refused.unwrap_err();
         assert_eq!(error.path(), Some(at), "{error}");
         assert!(error.to_string().contains("mount"), "{error}");
+        assert!(error.to_string().contains("leave the path out"), "{error}");
     }
 
     #[test]
