@@ -109,8 +109,8 @@ class MirrorReport(NamedTuple):
     is_complete: bool
     """Whether everything that was to be copied was."""
     has_losses: bool
-    """Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated and deletes are not
-    followed: what a user should look at."""
+    """Whether records were deleted before they were copied, or here and not by the mirror; a copy was cut; or a topic was deleted or
+    recreated and deletes are not followed: what a user should look at."""
     bytes: int
     """Bytes of batches that this call appended."""
     batches: int

@@ -269,3 +269,25 @@ def test_a_lost_directory_is_told_and_what_the_source_deleted_since_is_a_loss(tm
         "the directory of orders-0 was not here, though those of later partitions are: it is copied anew"
     ]
     assert values(copy) == VALUES[2:]
+
+
+def test_a_topic_whose_making_was_killed_is_new_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+    """The first partition gets its name last. What the source had deleted by then was never to be copied."""
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    with LogDir.open(source, "a") as log_dir:
+        log_dir.create_topic("orders", 3)
+        for number in range(3):
+            for value in VALUES:
+                log_dir.append("orders", value, partition=number)
+            log_dir.log("orders", number).delete_records_before(2)
+    assert not mirror(source, copy).has_losses
+    # As a kill between the renames leaves it.
+    for number in range(2):
+        shutil.rmtree(copy / f"orders-{number}")
+    for path in [*(copy / "orders-2").iterdir(), *copy.glob("*checkpoint")]:
+        if path.is_file() and path.name not in {"partition.metadata", ".offsetlog.config"}:
+            path.unlink()
+    report = mirror(source, copy)
+    assert (report.is_complete, report.has_losses) == (True, False)
+    assert {event.kind for event in report.events} <= {"new"}
+    assert values(copy) == VALUES[2:]

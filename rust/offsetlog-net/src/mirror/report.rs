@@ -178,7 +178,7 @@ pub struct MirrorReport {
     pub progress: MirrorProgress,
     /// Whether everything that was to be copied was: no problem is left, and with `once` every partition reached its end.
     pub is_complete: bool,
-    /// Whether records were deleted before they were copied, a copy was cut, or a topic deleted or recreated and deletes are not followed:
-    /// what a user should look at.
+    /// Whether records were deleted before they were copied, or here and not by the mirror; a copy was cut; or a topic was deleted or
+    /// recreated and deletes are not followed: what a user should look at.
     pub has_losses: bool,
 }

@@ -16,7 +16,7 @@ use super::options::MirrorOptions;
 use super::partition::Position;
 use super::truncation::truncation;
 use crate::coordinator::committed_offsets::CommittedOffsets;
-use noted::{difference_of, note_start, noted_start};
+use noted::{difference_of, is_as_made, note_start, noted_start};
 use offsetlog::disk::{Disk, IoCall, Lock, LockKind, read_whole, write_whole};
 use offsetlog::format::{PartitionMetadata, Uuid};
 use offsetlog::{
@@ -65,7 +65,7 @@ pub(crate) enum TopicOutcome {
 pub(crate) struct ReadyTopic {
     /// Where its partitions stand.
     pub(crate) positions: Vec<(i32, Position)>,
-    /// Those that were made just now.
+    /// Those that were made just now, or by a run that was killed before it made them ready.
     pub(crate) new: Vec<i32>,
     /// Those among them that were here before: their directories are lost.
     pub(crate) again: Vec<i32>,
@@ -201,6 +201,7 @@ impl Store {
             self.log_dir.create_topic(&topic)?;
             ready.new = (0..partitions).collect();
         } else {
+            let unused = self.as_made(name, &known)?;
             if let Some(another) = self.check_ids(name, id, &known)? {
                 return Ok(TopicOutcome::Another(another));
             }
@@ -208,10 +209,17 @@ impl Store {
             if (0..partitions).any(is_new) {
                 self.forget_earlier(name, is_new, &mut ready.warnings)?;
             }
-            ready.new = self.log_dir.add_partitions(name, partitions)?;
-            let last = known.last().copied();
-            let made = ready.new.iter().copied();
-            ready.again = made.filter(|&made| Some(made) < last).collect();
+            let made = self.log_dir.add_partitions(name, partitions)?;
+            // The first partition is made last: below one that nobody has used, others may never have been.
+            let used = known.iter().filter(|known| !unused.contains(known));
+            let last = used.max();
+            ready.again = made
+                .iter()
+                .filter(|made| Some(*made) < last)
+                .copied()
+                .collect();
+            ready.new = unused;
+            ready.new.extend(made);
         }
         for partition in self.numbers(name) {
             match self.ready(name, partition, config.as_ref()) {
@@ -228,6 +236,18 @@ impl Store {
             }
         }
         Ok(TopicOutcome::Ready(ready))
+    }
+
+    /// Those of the partitions that a run has made, which was killed before it made them ready.
+    fn as_made(&self, name: &str, known: &[i32]) -> Result<Vec<i32>> {
+        let mut unused = Vec::new();
+        for &partition in known {
+            let directory = self.path.join(format!("{name}-{partition}"));
+            if is_as_made(self.open.disk.as_ref(), &directory)? {
+                unused.push(partition);
+            }
+        }
+        Ok(unused)
     }
 
     fn numbers(&self, name: &str) -> Vec<i32> {

@@ -14,6 +14,7 @@ mod cases_of_deletes;
 mod cases_of_disk;
 mod cases_of_endings;
 mod cases_of_leaders;
+mod cases_of_making;
 mod cases_of_old;
 mod cases_of_reports;
 mod cases_of_topics;

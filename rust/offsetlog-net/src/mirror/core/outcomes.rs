@@ -211,7 +211,8 @@ impl Core {
         };
         let message = format!(
             "the transaction of producer {producer} that began at offset {first}{more} {how}: here it is open until the producer's next \
-             marker, which then commits or aborts it, or until serve --open-transactions decides; readers of committed records stop before it"
+             marker, which then commits or aborts it, or until serve --open-transactions decides, if __transaction_state is copied and its record \
+             tells how; readers of committed records stop before it"
         );
         let event = MirrorEvent::of(EventKind::Lost, at, message);
         self.tell(event.range(first, behind).by(broker));
@@ -323,7 +324,8 @@ impl Core {
             return;
         }
         let message = format!(
-            "what came from offset {} on was asked for by name, and may be of the topic that was made anew: it was cut, and what the copy              had up to {before} is kept in offsetlog-cut",
+            "what came from offset {} on was asked for by name, and may be of the topic that was made anew: it was cut, and what the copy had up \
+             to {before} is kept in offsetlog-cut",
             position.end
         );
         let mut event = MirrorEvent::of(EventKind::Cut, at, message).range(position.end, before);

@@ -1,8 +1,10 @@
 //! What a mirror notes beside a copy, and what it tells of the settings that the copy had.
 
 use offsetlog::disk::{Disk, IoCall, read_whole, write_whole};
+use offsetlog::format::name::FileName;
 use offsetlog::{Error, LogConfig, LogWriter, Result};
 use std::io;
+use std::path::Path;
 
 /// The file of a partition directory that says at which log start offset of the source's the mirror began the copy, or to which it deleted.
 const START_FILE: &str = ".offsetlog.source-start";
@@ -31,6 +33,24 @@ pub(super) fn noted_start(disk: &dyn Disk, log: &LogWriter) -> Result<i64> {
             Ok(text.trim().parse().unwrap_or(0))
         }
     }
+}
+
+/// Whether a partition's directory is as it was made: nobody has opened it for appending. A kill while a topic is made leaves such.
+pub(super) fn is_as_made(disk: &dyn Disk, directory: &Path) -> Result<bool> {
+    let entries = disk
+        .list(directory)
+        .map_err(|error| Error::io(IoCall::List, directory, error))?;
+    let mut has_id = false;
+    for entry in &entries {
+        match FileName::classify(&entry.name) {
+            FileName::PartitionMetadata => has_id = true,
+            FileName::Segment(_) => return Ok(false),
+            _ if entry.name == START_FILE => return Ok(false),
+            _ => {}
+        }
+    }
+    // One in which nothing is was emptied.
+    Ok(has_id)
 }
 
 /// In what settings differ: each that is not the same, before and after.

@@ -130,15 +130,15 @@ fn batches_of_one_answer_that_no_segment_can_hold_together_are_copied() {
     assert_same(&run, 0);
 }
 
-const MIRROR: &str = "/data/mirror";
+pub(super) const MIRROR: &str = "/data/mirror";
 const MINUTE_MS: i64 = 60_000;
 
-fn topic_id() -> Uuid {
+pub(super) fn topic_id() -> Uuid {
     Uuid::from_bytes([7; 16])
 }
 
 /// The directory as a mirror opens it, at this time of day.
-fn opened(disk: Arc<dyn Disk>, now: i64) -> Store {
+pub(super) fn opened(disk: Arc<dyn Disk>, now: i64) -> Store {
     let open = OpenOptions {
         disk,
         clock: Arc::new(move || now),
@@ -157,7 +157,7 @@ fn made(store: &mut Store, topic: &str, partitions: i32) {
     assert!(ready.broken.is_empty(), "{:?}", ready.broken);
 }
 
-fn at(topic: &str, partition: i32) -> TopicPartition {
+pub(super) fn at(topic: &str, partition: i32) -> TopicPartition {
     TopicPartition {
         topic: topic.to_owned(),
         partition,
@@ -165,7 +165,7 @@ fn at(topic: &str, partition: i32) -> TopicPartition {
 }
 
 /// Appends the batch with this offset.
-fn copy(store: &mut Store, at: &TopicPartition, base: i64) -> offsetlog::Result<()> {
+pub(super) fn copy(store: &mut Store, at: &TopicPartition, base: i64) -> offsetlog::Result<()> {
     let bytes = batch(base, 0, -1);
     let append = Append {
         at: at.clone(),
@@ -296,7 +296,7 @@ fn filled() -> World {
     sim.world()
 }
 
-const fn failing(nth: u64, lasting: Lasting) -> Plan {
+pub(super) const fn failing(nth: u64, lasting: Lasting) -> Plan {
     Plan {
         kinds: |call, _| call.is_change(),
         nth,
