@@ -7,7 +7,7 @@ use super::fetch::FetchJob;
 use super::fetch_sessions::FetchSessions;
 use super::groups::{GroupAnswer, Groups, is_of_groups};
 use super::identity::identity;
-use super::open_transactions::Decisions;
+use super::open_transactions::{Decisions, doubts_of_deciding};
 use super::options::{Event, OpenTransactions, ServeOptions};
 use super::partition::Partition;
 use super::reply::{closed, reply, reply_in};
@@ -142,16 +142,7 @@ impl Broker {
                 unread.partition, unread.error
             )
         }));
-        if options.open_transactions != OpenTransactions::Wait {
-            let (_, told, unread) = log_dir.transactions()?;
-            warnings.extend(told);
-            warnings.extend(unread.iter().map(|unread| {
-                format!(
-                    "open transactions wait of which no coordinator's record tells: {} may tell of them, and cannot be read: {}",
-                    unread.partition, unread.error
-                )
-            }));
-        }
+        warnings.extend(doubts_of_deciding(&log_dir, &options)?);
         let cluster = Cluster::open(&log_dir, &options, &committed.groups, &mut warnings)?;
         let unknown = committed.unknown(&log_dir, &cluster.surroundings().topics, &options)?;
         let (cluster_id, node_id) = identity(&log_dir, &mut warnings);

@@ -1,13 +1,18 @@
 //! How transactions without a marker are served: readers wait, or their coordinator's record decides.
 
 use super::broker::{Broker, lock};
-use super::options::OpenTransactions;
+use super::options::{OpenTransactions, ServeOptions};
 use super::partition::{Bounds, Partition};
+use offsetlog::disk::{Disk, IoCall};
 use offsetlog::format::Uuid;
-use offsetlog::{Isolation, Outcome, ProducerState, RangeOptions, Result};
+use offsetlog::{
+    Error, Isolation, LogDir, MIRROR_NOTE, Outcome, ProducerState, RangeOptions, Result,
+};
 use offsetlog_ops::{TransactionEnd, transaction_ends};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// A transaction: topic, its id, partition, producer id and epoch, first offset. A recreated topic begins at the same offsets.
@@ -18,6 +23,43 @@ pub(crate) type Decisions = HashMap<Key, Option<bool>>;
 
 /// Looking up undecided transactions reads `__transaction_state`, so at most once in this time.
 const DOUBT_EVERY_MS: i64 = 60_000;
+
+/// What makes decisions on open transactions doubtful: records that cannot be read, and copies that a mirror fills.
+pub(super) fn doubts_of_deciding(log_dir: &LogDir, options: &ServeOptions) -> Result<Vec<String>> {
+    if options.open_transactions == OpenTransactions::Wait {
+        return Ok(Vec::new());
+    }
+    let (_, mut doubts, unread) = log_dir.transactions()?;
+    doubts.extend(unread.iter().map(|unread| {
+        format!(
+            "open transactions wait of which no coordinator's record tells: {} may tell of them, and cannot be read: {}",
+            unread.partition, unread.error
+        )
+    }));
+    for path in log_dir.paths() {
+        if is_mirrored(options.open.disk.as_ref(), path)? {
+            doubts.push(format!(
+                "{} is a mirror's copy ({MIRROR_NOTE}), each partition of which ends where it was copied to: a transaction that the source has \
+                 committed may be open here, and be shown as aborted. Run offsetlog mirror --once after the producers have stopped",
+                path.display()
+            ));
+        }
+    }
+    Ok(doubts)
+}
+
+/// Whether a mirror fills a log dir, or that of a partition directory.
+fn is_mirrored(disk: &dyn Disk, path: &Path) -> Result<bool> {
+    for folder in path.ancestors().take(2) {
+        let note = folder.join(MIRROR_NOTE);
+        match disk.stat(&note) {
+            Ok(_) => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(IoCall::Stat, &note, error)),
+        }
+    }
+    Ok(false)
+}
 
 impl Broker {
     /// Runs `work` with the decisions on open transactions; again if it found undecided ones.

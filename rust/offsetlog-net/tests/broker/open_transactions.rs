@@ -101,3 +101,34 @@ fn they_wait_while_a_coordinators_partition_cannot_be_read() {
     broker.tick(3_600_000);
     assert_eq!(read(&mut client), ALL);
 }
+
+/// Each partition of a copy ends where it was copied to, `__transaction_state` perhaps before a decision to commit.
+#[test]
+fn decisions_on_a_mirrors_copy_are_doubtful() {
+    let folder = copy(&[
+        "kafka-4.3.0/clean/log-dir-2/g-txn-0",
+        "kafka-4.3.0/clean/log-dir-1/__transaction_state-0",
+        "kafka-4.3.0/clean/log-dir-1/__transaction_state-1",
+    ]);
+    let doubts = |path: &Path, options: ServeOptions| {
+        let broker = Broker::open(&[path], options).unwrap();
+        let mut warnings = broker.report().warnings;
+        warnings.retain(|warning| warning.contains("a mirror's copy"));
+        warnings
+    };
+    assert_eq!(doubts(folder.path(), decide(false)), Vec::<String>::new());
+    std::fs::write(folder.path().join(".offsetlog.mirror"), "version=1\n").unwrap();
+    for without_state in [false, true] {
+        let found = doubts(folder.path(), decide(without_state));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with(&folder.path().display().to_string()));
+        assert!(found[0].contains("shown as aborted"), "{found:?}");
+    }
+    assert_eq!(
+        doubts(&folder.path().join("g-txn-0"), decide(true)).len(),
+        1
+    );
+    // Who waits is shown nothing that may be wrong.
+    let waits = doubts(folder.path(), ServeOptions::default());
+    assert_eq!(waits, Vec::<String>::new());
+}
