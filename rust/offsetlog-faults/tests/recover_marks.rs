@@ -273,8 +273,8 @@ fn where_there_is_no_room_to_note_that_it_has_begun() {
 fn where_there_is_no_room_for_anything() {
     let folder = tempfile::tempdir().unwrap();
     let partition = stopped(folder.path(), Wrong::Nothing);
-    let index = kafkas(&partition).into_keys();
-    let index = index.filter(|name| is_named(name, "index")).next().unwrap();
+    let mut index = kafkas(&partition).into_keys();
+    let index = index.find(|name| is_named(name, "index")).unwrap();
     fs::write(partition.join(index), [9; 16]).unwrap();
     let disk = full(|call, path| {
         matches!(call, Call::Create | Call::Write) && !path.contains("offsetlog-shared.lock")

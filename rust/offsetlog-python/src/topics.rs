@@ -131,7 +131,9 @@ impl LogDirAppender {
         let writers = self.writers.of_topic(name);
         let delete = || self.log_dir.delete_topic(name);
         self.clock.timed(py, delete)?.or_raise(py)?;
-        writers.iter().for_each(|writer| writer.note_deleted());
+        for writer in &writers {
+            writer.note_deleted();
+        }
         Ok(())
     }
 

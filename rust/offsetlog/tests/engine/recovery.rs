@@ -174,6 +174,31 @@ fn damage_with_batches_behind_it() {
     }
 }
 
+/// No checksum covers a base offset: of a batch with a wrong one nothing can be said, and those behind it count.
+#[test]
+fn a_wrong_base_offset_is_no_offset_of_what_was_cut() {
+    let bytes = stored(0, &["v0", "v1"]).len();
+    // The segment of that batch, which of its bytes is wrong, and what is cut beside it.
+    for (base, at, records, first) in [
+        (0, bytes + 2, 8, 4),
+        (4, 2, 6, 6),
+        (4, 4, 6, 6),
+        (8, 2, 6, 4),
+    ] {
+        let place = closed();
+        if base > 0 {
+            place.edit(&log_file(0), |segment| segment[bytes + 66] ^= 4);
+        }
+        place.edit(&log_file(base), |segment| segment[at] ^= 4);
+        let planned = recovered(&place, true);
+        let report = recovered(&place, false);
+        assert_eq!(planned.cut, report.cut);
+        assert_eq!(report.log_end_offset, 2, "{base} {at}");
+        let cut = (report.records_cut(), report.offsets_cut());
+        assert_eq!(cut, (records, Some((first, 11))), "{base} {at}");
+    }
+}
+
 /// Nothing whole stands behind it: that is a torn write, whatever the clean mark says.
 #[test]
 fn damage_in_the_last_batch_is_cut_when_opening() {

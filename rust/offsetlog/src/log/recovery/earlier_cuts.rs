@@ -94,13 +94,13 @@ impl EarlierCuts {
             _ => Ok(()),
         };
         let place = (file.base_offset, None);
-        let lost = count_batches(&aside.directory(options), place, 0, &check)?;
-        let Some((first, last)) = lost.offsets else {
+        let found = count_batches(&aside.directory(options), place, 0, &check)?;
+        let Some((first, last)) = found.offsets else {
             return Ok(());
         };
         let name = file.path.file_name().unwrap_or_default();
         self.files.push(name.to_string_lossy().into_owned());
-        self.records += lost.records;
+        self.records += found.records;
         self.offsets = Some(self.offsets.map_or((first, last), |known| {
             (known.0.min(first), known.1.max(last))
         }));
@@ -119,8 +119,8 @@ impl EarlierCuts {
             return;
         };
         let records = counted(self.records, "record");
-        let named = self.files.iter().take(NAMED_MAX).cloned();
-        let mut names = named.collect::<Vec<_>>().join(", ");
+        let first_files = self.files.iter().take(NAMED_MAX).cloned();
+        let mut names = first_files.collect::<Vec<_>>().join(", ");
         if let Some(more) = self.files.len().checked_sub(NAMED_MAX + 1) {
             let _ = write!(names, " and {} more", more + 1);
         }
