@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import time
@@ -101,6 +102,25 @@ def test_settings_of_an_earlier_restore_stay_where_the_sources_have_none(tmp_pat
     assert settings(into / "bootstrap.checkpoint", "g-compact")["cleanup.policy"] == b"compact"
     restore(CLEAN_LOG_DIRS, into, topics="g-compact", new_cluster=True)
     assert (into / "bootstrap.checkpoint").read_bytes() == whole
+
+
+def test_settings_of_an_earlier_restore_stay_where_a_part_of_the_metadata_is_missing(tmp_path: Path) -> None:
+    """A metadata log whose end did not reach the disk has the topic, and what it says of its settings is not all."""
+    into, logs, identity = formatted(tmp_path / "new"), tmp_path / "old", bytes(range(1, 17))
+    with Log.open(logs / "orders-0", "a") as log:
+        log.append(b"value", key=b"key", timestamp=time.time_ns() // 1_000_000)
+    (logs / "orders-0" / ".offsetlog.config").unlink()
+    told = [metadata_records.topic("orders", identity), metadata_records.partition(identity, 0, (1,))]
+    told.append(metadata_records.config("topic", "orders", "max.message.bytes", "2000000"))
+    metadata = metadata_records.write(tmp_path / "metadata", told)
+    metadata_records.write(metadata, [metadata_records.config("topic", "orders", "cleanup.policy", "compact")])
+    restore([logs, metadata], into, new_cluster=True)
+    whole = {"max.message.bytes": b"2000000", "cleanup.policy": b"compact"}
+    assert settings(into / "bootstrap.checkpoint", "orders") == whole
+    segment = metadata / "__cluster_metadata-0" / f"{0:020}.log"
+    os.truncate(segment, segment.stat().st_size - 1)
+    restore([logs, metadata], into, new_cluster=True)
+    assert settings(into / "bootstrap.checkpoint", "orders") == whole
 
 
 def test_more_replicas_are_in_the_file(tmp_path: Path) -> None:

@@ -391,10 +391,12 @@ impl RestorePlan {
         for topic in &found.topics {
             let name = &topic.to_make.name;
             let mut configs = match targets.configs_in_bootstrap(name) {
-                // Nothing here says what the topic had, but the restore that wrote it may have known.
-                Some(known) if !found.has_settings(name) => {
+                // Nothing here says all that the topic had, but the restore that wrote it may have known.
+                Some(known) if !found.tells_settings(name) => {
                     retention.recall(topic, &known);
-                    known
+                    let mut all = topic.to_make.configs.clone();
+                    all.extend(known);
+                    all
                 }
                 _ => topic.to_make.configs.clone(),
             };

@@ -33,10 +33,12 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Whether the metadata among the sources has the topic, and so its settings.
-    pub(crate) fn has_settings(&self, topic: &str) -> bool {
+    /// Whether the metadata among the sources is whole and has the topic, and so all its settings.
+    pub(crate) fn tells_settings(&self, topic: &str) -> bool {
         let metadata = self.recreation.metadata.as_ref();
-        metadata.is_some_and(|metadata| metadata.topics.iter().any(|each| each.name == topic))
+        metadata.is_some_and(|metadata| {
+            metadata.is_complete && metadata.topics.iter().any(|each| each.name == topic)
+        })
     }
 }
 
