@@ -195,7 +195,11 @@ def produce(bootstrap: str, task: dict[str, Any]) -> dict[str, Any]:
     for name, settings in {"plain": {}, "idempotent": {"enable.idempotence": True}}.items():
         client = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 15000, **security(task, SECURITY), **settings})
         said: list[Any] = []
-        client.produce(task["topic"], b"x", on_delivery=lambda error, _, said=said: said.append(error and error.name()))
+        # -1 is librdkafka's choice.
+        partition = task.get("partition", -1)
+        client.produce(
+            task["topic"], b"x", partition=partition, on_delivery=lambda error, _, said=said: said.append(error and error.name())
+        )
         left = client.flush(TIMEOUT)
         found[name] = said[0] if said and not left else "nothing"
         found[name + " partitions"] = len(client.list_topics(task["topic"], timeout=TIMEOUT).topics[task["topic"]].partitions)
