@@ -36,7 +36,7 @@ pub(crate) struct Shared {
 }
 
 pub(super) struct State {
-    /// `None` once the writer is closed and its timer has ended: a writer that is done holds no log open.
+    /// `None` once the writer is closed, nothing waits and its timer has ended: a writer that is done holds no log open.
     pub(super) log: Option<offsetlog::LogWriter>,
     pub(super) records: RecordAccumulator,
     timer: bool,
@@ -375,7 +375,7 @@ impl State {
     }
 
     fn end_if_closed(&mut self) {
-        if self.closed && !self.timer {
+        if self.closed && !self.timer && self.records.is_empty() {
             self.log = None;
         }
     }
