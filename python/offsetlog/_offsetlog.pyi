@@ -78,6 +78,7 @@ __all__ = [
     "config_check",
     "convert",
     "end_transaction",
+    "end_writers",
     "folder_kind",
     "given_path",
     "identity",
