@@ -151,11 +151,12 @@ def recover_without_room(folder: str, *, fails: bool) -> None:
             assert any("the log dir has lost its mark of a clean stop" in note for note in caught.value.__notes__)
             # The command too.
             disk.leave()
-            shutil.copy2(CLEAN_LOG_DIRS[0] / MARK, log_dir)
+            shutil.rmtree(log_dir)
+            shutil.copytree(CLEAN_LOG_DIRS[0], log_dir)
             (log_dir / NAME / f"{0:020}.log.deleted").write_bytes(b"")
             disk.leave(0)
             done = subprocess.run([*MODULE, "recover", str(log_dir / NAME)], capture_output=True, text=True, check=False)
-            assert done.returncode == 2
+            assert done.returncode == 2, done.stdout
             assert "the log dir has lost its mark of a clean stop" in done.stderr
         else:
             report = recover(log_dir / NAME)
@@ -176,3 +177,32 @@ def recover_without_room_and_go_on(folder: str) -> None:
 @pytest.mark.parametrize("how", [recover_without_room_and_fail, recover_without_room_and_go_on])
 def test_a_mark_that_is_lost_for_want_of_room_is_told(how: Callable[[str], None], tmp_path: Path) -> None:
     run_there(__name__, how.__name__, tmp_path / "small")
+
+
+def recover_with_room_for_a_part(folder: str) -> None:
+    with small_disk(Path(folder)) as disk:
+        path = Path(folder) / "orders-0"
+        with Log.open(path, "a") as log:
+            for _ in range(30):
+                log.append(bytes(4 * PAGE))
+        (segment,) = path.glob("*.log")
+        with segment.open("r+b") as file:
+            file.seek(5 * PAGE)
+            file.write(b"\1")
+        whole = recover(path, dry_run=True).records_cut
+        assert whole > 20
+        disk.leave(20 * 4 + 2)
+        with pytest.raises(OSError, match="No space left"):
+            recover(path)
+        # What the first call could keep before there was no room left.
+        (part,) = (path / "offsetlog-cut").iterdir()
+        assert PAGE < part.stat().st_size < segment.stat().st_size
+        disk.leave()
+        second = recover(path)
+        assert (second.records_cut, told(second, "earlier recoveries cut")) == (whole, 0), second.warnings
+        third = recover(path)
+        assert (third.records_cut, told(third, f"earlier recoveries cut {whole} records")) == (0, 1), third.warnings
+
+
+def test_a_part_of_what_was_to_be_kept_is_not_counted_beside_the_whole(tmp_path: Path) -> None:
+    run_there(__name__, recover_with_room_for_a_part.__name__, tmp_path / "small")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import struct
@@ -15,6 +16,11 @@ from golden import CLEAN, CLEAN_LOG_DIRS
 from restoring import SOURCES, formatted, metadata_of, metadata_values, states_of, uuid_bytes
 
 from offsetlog import Log, restore
+
+
+def encoded(topic_id: bytes) -> str:
+    """As Kafka writes it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 class Replayed(NamedTuple):
@@ -121,6 +127,34 @@ def test_settings_of_an_earlier_restore_stay_where_a_part_of_the_metadata_is_mis
     os.truncate(segment, segment.stat().st_size - 1)
     restore([logs, metadata], into, new_cluster=True)
     assert settings(into / "bootstrap.checkpoint", "orders") == whole
+    # What it says of others holds.
+    later = [*told[:2], metadata_records.config("topic", "orders", "max.message.bytes", "3000000")]
+    other = metadata_records.write(tmp_path / "other", later)
+    metadata_records.write(other, [metadata_records.config("topic", "orders", "cleanup.policy", "delete")])
+    os.truncate(torn := other / "__cluster_metadata-0" / segment.name, torn.stat().st_size - 1)
+    restore([logs, other], into, new_cluster=True)
+    assert settings(into / "bootstrap.checkpoint", "orders") == {**whole, "max.message.bytes": b"3000000"}
+
+
+def test_a_policy_of_metadata_that_is_not_whole_comes_before_a_guess(tmp_path: Path) -> None:
+    """Without metadata the first call sets `delete` where the brokers compact. The second knows better."""
+    into, logs, identity = formatted(tmp_path / "new"), tmp_path / "old", bytes(range(1, 17))
+    with Log.open(logs / "orders-0", "a") as log:
+        log.append(b"value", key=b"key", timestamp=time.time_ns() // 1_000_000)
+    (logs / "orders-0" / ".offsetlog.config").unlink()
+    (logs / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {encoded(identity)}\n", encoding="utf-8")
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.cleanup.policy=compact\n")
+    restore(logs, into, new_cluster=True, broker=properties)
+    assert settings(into / "bootstrap.checkpoint", "orders")["cleanup.policy"] == b"delete"
+    told = [metadata_records.topic("orders", identity), metadata_records.partition(identity, 0, (1,))]
+    told.append(metadata_records.config("topic", "orders", "cleanup.policy", "compact"))
+    metadata = metadata_records.write(tmp_path / "metadata", told)
+    metadata_records.write(metadata, [metadata_records.config("topic", "orders", "max.message.bytes", "2000000")])
+    segment = metadata / "__cluster_metadata-0" / f"{0:020}.log"
+    os.truncate(segment, segment.stat().st_size - 1)
+    restore([logs, metadata], into, new_cluster=True, broker=properties)
+    assert settings(into / "bootstrap.checkpoint", "orders")["cleanup.policy"] == b"compact"
 
 
 def test_more_replicas_are_in_the_file(tmp_path: Path) -> None:

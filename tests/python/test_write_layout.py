@@ -120,7 +120,7 @@ def test_no_key_goes_to_a_partition_that_a_producer_does_not_choose(
     rows = rows_of() if topic is not None else rows_of(topic="g-plain")
     with LogDir.open(paths) as log_dir:
         before = log_dir.end_offsets()
-    with pytest.raises(LogDirError, match=r"'g-plain' only the partitions \[0, 1\] are here, .* it has 3: .*name the partition"):
+    with pytest.raises(LogDirError, match=r'"g-plain" only the partitions \[0, 1\] are here, .* it has 3: .*name the partition'):
         written(rows, paths, topic=topic, partitions=partitions)
     with LogDir.open(paths) as log_dir:
         assert log_dir.end_offsets() == before

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -149,8 +150,31 @@ def test_a_clock_that_raises_loses_nothing(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_a_clock_that_raises_while_the_writer_is_closed_loses_nothing(tmp_path: Path) -> None:
-    """The error is raised all the same, and says so."""
+@pytest.mark.parametrize("error", [ValueError, CancelledError])
+def test_a_clock_that_raises_while_the_writer_is_closed_loses_nothing(error: type[BaseException], tmp_path: Path) -> None:
+    """The error is raised all the same, and says so; one that is no Exception, which the clock raises twice, too."""
+    broken = False
+
+    def clock() -> int:
+        if broken:
+            raise error("no time")
+        return NOW
+
+    with Log.open(tmp_path / "orders-0", "a", SMALL, clock=clock) as log:
+        writer = log.writer(linger_ms=0)
+        writer.append(b"a")
+        broken = True
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sys, "unraisablehook", lambda _: None)
+            with pytest.raises(error, match="no time") as caught:
+                writer.close()
+        broken = False
+        assert caught.value.__notes__ == ["the records that waited were appended at the system's time"]
+        assert values(log) == [b"a"]
+        writer.close()
+
+
+def test_a_clock_that_raises_hides_no_record_that_is_refused(tmp_path: Path) -> None:
     broken = False
 
     def clock() -> int:
@@ -160,16 +184,16 @@ def test_a_clock_that_raises_while_the_writer_is_closed_loses_nothing(tmp_path: 
 
     with Log.open(tmp_path / "orders-0", "a", SMALL, clock=clock) as log:
         writer = log.writer(linger_ms=0)
-        writer.append(b"a")
+        writer.append(b"a", timestamp=NOW * 2)
         broken = True
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(sys, "unraisablehook", lambda _: None)
             with pytest.raises(ValueError, match="no time") as caught:
                 writer.close()
         broken = False
-        assert caught.value.__notes__ == ["the records that waited were appended at the system's time"]
-        assert values(log) == [b"a"]
-        writer.close()
+        (note,) = caught.value.__notes__
+        assert note.startswith("not appended, and not in the log: 1 record that waited: ")
+        assert values(log) == []
 
 
 def test_a_deleted_topic_takes_along_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -215,12 +215,18 @@ def _standing(log: Log, target: CommitTarget, *, preserve_offsets: bool) -> tupl
         expected = prints_of(target)
     except FileNotFoundError:
         return (True, None) if _are_whole_logs(target, there) else (False, where)
-    for each, found in _at_their_places(there, expected) if preserve_offsets else ():
-        if each.base_offset < end and each.last_offset >= since and _may_be_cleaned(each, found):
-            return False, f"{target.name}: records from offset {each.base_offset} on were compacted since"
     ours = 0
     for found in there:
         ours += ours < len(expected) and found[:2] == expected[ours][:2]
+    places = _at_their_places(there, expected) if preserve_offsets else ()
+    cleaned_places = [
+        (each.base_offset, now is not None)
+        for each, now in places
+        if each.base_offset < end and each.last_offset >= since and _may_be_cleaned(each, now)
+    ]
+    # Where nothing else shows that it was here, empty places are no trace of it.
+    if cleaned_places and (ours or any(is_trace for _, is_trace in cleaned_places)):
+        return False, f"{target.name}: records from offset {cleaned_places[0][0]} on were compacted since"
     return 0 < ours == len(there), (where if 0 < ours < len(there) else None)
 
 

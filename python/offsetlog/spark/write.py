@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -338,18 +338,20 @@ def _routes(paths: Sequence[str], topic: str | None, given: int | Mapping[str, i
         counts = dict(given)
     else:
         counts = {OTHERS: 1, **known, **(given or {})}
-    left = _left(there, known) if known else set[str]()
+    left = _left(there, known if topic is None else known.keys() & {topic})
     return _Routes(counts if topic is None else {topic: counts.get(topic, counts[OTHERS])}, frozenset(left))
 
 
-def _left(there: Sequence[str], known: Iterable[str]) -> set[str]:
-    """Return the topics to whose keys appends give no partition, as not all of it is here."""
+def _left(there: Sequence[str], names: Collection[str]) -> set[str]:
+    """Return those of the topics to whose keys appends give no partition, as not all of it is here, or may not be."""
     left = set[str]()
+    if not names:
+        return left
     with LogDir.open(there) as log_dir:
-        for name in known:
+        for name in names:
             try:
                 log_dir._engine().partition_count(name)  # noqa: SLF001  # same package
-            except OffsetLogError:
+            except (OffsetLogError, OSError):
                 left.add(name)
     return left
 

@@ -394,8 +394,8 @@ impl RestorePlan {
                 // Nothing here says all that the topic had, but the restore that wrote it may have known.
                 Some(known) if !found.tells_settings(name) => {
                     retention.recall(topic, &known);
-                    let mut all = topic.to_make.configs.clone();
-                    all.extend(known);
+                    let mut all = known;
+                    all.extend(topic.to_make.configs.clone());
                     all
                 }
                 _ => topic.to_make.configs.clone(),

@@ -4,13 +4,14 @@
 mod shared;
 
 use crate::appender::{Appender, codec, info_row};
-use crate::interrupt::detached;
+use crate::interrupt::{detached, raised_if_any};
 use crate::raise::{OrRaise, misuse, noted, raise};
 use crate::record_arguments::RecordArguments;
 use crate::rows;
 use crate::unclosed;
-use crate::writers;
+use crate::writers::{self, Lost};
 use offsetlog::disk::process_id;
+use offsetlog::format::counted;
 use offsetlog::{AppendOptions, Error, RecordAccumulator};
 use pyo3::prelude::*;
 use shared::State;
@@ -140,7 +141,13 @@ impl Writer {
         match (flushed, ended) {
             (Ok(_), ended) => ended.map_err(|lost| raise(py, &lost.error)),
             (Err(raised), Ok(())) if waiting > 0 => Err(noted(py, raised, ENDED_NOTE)),
-            (Err(raised), _) => Err(raised),
+            (Err(raised), Ok(())) => Err(raised),
+            // The clock raised a second time, behind which they were appended.
+            (Err(raised), Err(lost)) if lost.records == Some(0) => {
+                drop(raised_if_any());
+                Err(noted(py, raised, ENDED_NOTE))
+            }
+            (Err(raised), Err(lost)) => Err(noted(py, raised, &not_appended(&lost))),
         }
     }
 
@@ -167,6 +174,18 @@ impl Writer {
             Err(failure)
         })
     }
+}
+
+/// What became of records that waited when a writer was closed, beside another error.
+fn not_appended(lost: &Lost) -> String {
+    let records = lost.records.map_or_else(
+        || "records that waited".to_owned(),
+        |records| format!("{} that waited", counted(records, "record")),
+    );
+    format!(
+        "not appended, and not in the log: {records}: {}",
+        lost.error
+    )
 }
 
 impl Drop for Writer {

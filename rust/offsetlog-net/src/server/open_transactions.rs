@@ -54,7 +54,12 @@ fn is_mirrored(disk: &dyn Disk, path: &Path) -> Result<bool> {
         let note = folder.join(MIRROR_NOTE);
         match disk.stat(&note) {
             Ok(_) => return Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A file that was set aside is served too.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) => {}
             Err(error) => return Err(Error::io(IoCall::Stat, &note, error)),
         }
     }

@@ -4,6 +4,7 @@ use super::replicas::{Around, Candidate, Replicas};
 use super::scan_file;
 use super::sink::Sink;
 use super::truncated::truncated_files;
+use offsetlog::format::counted;
 use offsetlog::{Batch, Error, Hole, Log, OpenOptions, Result, Scan, SetAsideFile};
 use std::path::{Path, PathBuf};
 
@@ -221,7 +222,21 @@ impl SetAsideBatches {
             file: number,
             ..entry
         }));
-        for hole in scan.report().holes() {
+        let (holes, count) = (scan.report().holes(), scan.report().hole_count());
+        if let Some(more) = count.checked_sub(holes.len() as u64 + 1) {
+            let last = holes.last();
+            self.left_out.push(LeftOut {
+                path: file.path.clone(),
+                batches: 0,
+                first_offset: last.map_or(file.base_offset, |last| last.stop.unwrap_or(last.start)),
+                last_offset: None,
+                reason: format!(
+                    "{} of it cannot be read either, and is not in the losses",
+                    counted(more + 1, "further place")
+                ),
+            });
+        }
+        for hole in holes {
             self.left_out.push(LeftOut {
                 path: file.path.clone(),
                 batches: 0,

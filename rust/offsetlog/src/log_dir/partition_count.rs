@@ -142,7 +142,7 @@ impl LogDir {
                 let membership = self.0.surroundings.membership(&path, topic, partition)?;
                 let found = match membership.partitions() {
                     Ok(all) => all.map(Arc::new),
-                    // Asked again next time: the metadata may be whole by then.
+                    // Not kept: behind `refresh` the metadata may be whole.
                     Err(why) => return Ok(Err(why.to_owned())),
                 };
                 let mut registered = guard(&self.0.registered);

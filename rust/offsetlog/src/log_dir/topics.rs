@@ -395,6 +395,8 @@ impl LogDir {
 
     /// Removes a directory that waits for deletion, and with `dry_run` only looks; `false` if it is in use or gone.
     fn remove_one(&self, path: &Path, dry_run: bool) -> Result<bool> {
+        // Nothing may fail behind the removal.
+        let writer = self.writer()?;
         let Some(lock) = lock_idle(self.disk(), path)? else {
             return Ok(false);
         };
@@ -406,8 +408,7 @@ impl LogDir {
         }
         lock.release();
         if !is_there || !dry_run {
-            guard(&self.writer()?.pending_deletes)
-                .retain(|pending_deletes| pending_deletes.path != path);
+            guard(&writer.pending_deletes).retain(|pending_deletes| pending_deletes.path != path);
         }
         Ok(is_there)
     }

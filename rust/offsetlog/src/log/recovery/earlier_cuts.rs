@@ -46,12 +46,7 @@ impl EarlierCuts {
         let is_cut = |file: &&SetAsideFile| file.cut_at.is_some() && !file.is_truncation;
         let found: Vec<_> = found.iter().filter(is_cut).collect();
         for (at, file) in found.iter().enumerate() {
-            match earlier.add(
-                directory,
-                file,
-                found.get(..at).unwrap_or_default(),
-                options,
-            ) {
+            match earlier.add(directory, file, (at, &found), options) {
                 Err(error) if error.is_of_process() => return Err(error),
                 Err(error) => earlier.note_unread(&error),
                 Ok(()) => {}
@@ -66,12 +61,12 @@ impl EarlierCuts {
         ));
     }
 
-    /// Adds what `file` holds, unless one of those `before` it holds the same.
+    /// Adds what `file` holds, the one of this number of `all`, unless another one holds the same.
     fn add(
         &mut self,
         directory: &Path,
         file: &SetAsideFile,
-        before: &[&SetAsideFile],
+        all: (usize, &[&SetAsideFile]),
         options: &OpenOptions,
     ) -> Result<()> {
         let disk = options.disk.as_ref();
@@ -80,12 +75,16 @@ impl EarlierCuts {
         };
         // A recovery that ends before it truncates leaves a copy of what is still in the log, and the next one makes another.
         let source = segment_path(directory, file.base_offset, ".log");
-        if has_end(disk, &source, position, file)? {
+        if has_bytes(disk, &source, position, file)? {
             return Ok(());
         }
-        let place = |file: &SetAsideFile| (file.base_offset, file.cut_at, file.bytes);
-        for other in before.iter().filter(|other| place(other) == place(file)) {
-            if has_end(disk, &other.path, 0, file)? {
+        let (at, all) = all;
+        for (number, other) in all.iter().enumerate() {
+            let is_of_same = (other.base_offset, other.cut_at) == (file.base_offset, file.cut_at);
+            // Of equal ones the first counts.
+            let may_have_it =
+                other.bytes > file.bytes || (other.bytes == file.bytes && number < at);
+            if is_of_same && may_have_it && has_bytes(disk, &other.path, 0, file)? {
                 return Ok(());
             }
         }
@@ -130,15 +129,19 @@ impl EarlierCuts {
     }
 }
 
-/// Whether the file `path` ends with the bytes of `copy`, from `position` on.
-fn has_end(disk: &dyn Disk, path: &Path, position: u64, copy: &SetAsideFile) -> Result<bool> {
+/// Whether the file `path` has the bytes of `copy` from `position` on. What a full disk or a kill left of a copy is the beginning of what was
+/// cut.
+fn has_bytes(disk: &dyn Disk, path: &Path, position: u64, copy: &SetAsideFile) -> Result<bool> {
     let failed = |error| Error::io(IoCall::Read, path, error);
     let file = match disk.open(path, Access::Read) {
         Err(error) if is_absent(&error) => return Ok(false),
         opened => opened.map_err(failed)?,
     };
     let size = file.stat().map_err(failed)?.size;
-    if position.checked_add(copy.bytes) != Some(size) {
+    if position
+        .checked_add(copy.bytes)
+        .is_none_or(|end| end > size)
+    {
         return Ok(false);
     }
     let failed_copy = |error| Error::io(IoCall::Read, &copy.path, error);
