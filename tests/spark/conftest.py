@@ -39,19 +39,29 @@ REPRESENTATIVE = {
     "test_spark_write.py",
 }
 
-# A minute or more each, for what no version of PySpark does in its own way: clusters, workers and drivers that die, log dirs and
-# checkpoints of earlier releases, the demonstration, pipelines of other tools. `make proof` runs them on the newest PySpark, `make soak` on
-# every one.
+# What no version of PySpark does in its own way: clusters, workers and drivers that die, log dirs and checkpoints of earlier releases, the
+# demonstration, pipelines of other tools; and log dirs that are hostile, damaged, truncated, partly away or changed meanwhile, of which our
+# own code decides. `make proof` runs them on the newest PySpark, `make soak` on every one.
 NEWEST = {
     "test_examples.py",
     "test_pipelines.py",
     "test_spark_cluster.py",
     "test_spark_connect.py",
+    "test_spark_data_loss.py",
     "test_spark_drivers.py",
+    "test_spark_folders.py",
+    "test_spark_given.py",
+    "test_spark_gone_partitions.py",
+    "test_spark_hostile.py",
+    "test_spark_known_epochs.py",
+    "test_spark_no_trace.py",
     "test_spark_old_log_dirs.py",
     "test_spark_published_once.py",
+    "test_spark_report.py",
     "test_spark_stream_crashes.py",
     "test_spark_stream_kills.py",
+    "test_spark_truncated.py",
+    "test_spark_upkeep.py",
     "test_spark_workers.py",
 }
 
