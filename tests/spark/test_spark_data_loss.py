@@ -8,6 +8,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
@@ -19,8 +20,6 @@ from pyspark.sql.datasource import InputPartition
 import offsetlog.spark
 from offsetlog import Log, LogDir, OffsetOutOfRangeError, Split
 from offsetlog.spark import OffsetLogSource, planning, splits, tasks
-from offsetlog.spark.options import Settings
-from offsetlog.spark.planned import Planned
 from offsetlog.spark.reader import OffsetLogReader
 from spark_rows import load
 
@@ -445,25 +444,26 @@ def test_a_cut_log_fails_a_direct_scan(spark: SparkSession, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("moment", ["_still_there", "_begun"])
 def test_retention_that_is_quicker_than_the_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, strict: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, moment: str, *, strict: bool
 ) -> None:
-    """Segments that go between the look at what is there and the beginning of the scan."""
+    """Segments that go between the look at what is there and the beginning of the scan, or behind that and before its first batch."""
     (golden,) = named(SEVERAL_SEGMENTS)
     directory = tmp_path / golden.name
     shutil.copytree(golden.directory, directory)
     reader = planned(directory, failOnDataLoss=str(strict).lower())
     partitions = reader.partitions()
-    looked = tasks._still_there  # noqa: SLF001  # the look that retention follows
+    followed = getattr(tasks, moment)
     starts: list[int] = []
 
-    def then_it_goes(splits: list[Planned], settings: Settings) -> list[Planned]:
-        left = looked(splits, settings)
+    def then_it_goes(*arguments: Any) -> Any:  # noqa: ANN401  # whatever it is that retention follows
+        done = followed(*arguments)
         if not starts:
             starts.append(drop_first_segment(directory))
-        return left
+        return done
 
-    monkeypatch.setattr(tasks, "_still_there", then_it_goes)
+    monkeypatch.setattr(tasks, moment, then_it_goes)
     if strict:
         with pytest.raises(OffsetOutOfRangeError, match=r"offsets 0 to \d+ of g-plain-0 are gone"):
             read(reader, partitions)

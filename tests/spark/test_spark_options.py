@@ -166,7 +166,9 @@ def test_a_time_of_0_is_one() -> None:
 
 
 def test_paths_come_with_commas_as_uris_or_as_a_list() -> None:
-    assert settings_from({**PLAIN, "path": "/a, /b ,"}).paths == ("/a", "/b")
+    assert settings_from({**PLAIN, "path": "/a, /b "}).paths == ("/a", "/b")
+    with pytest.raises(ConfigError, match="number 3 of 3 is empty"):
+        settings_from({**PLAIN, "path": "/a, /b ,"})
     assert settings_from({**PLAIN, "path": "file:///a%20b,file:/c"}).paths == ("/a b", "/c")
     # As the command line reads it.
     assert settings_from({**PLAIN, "path": "file://localhost/a#b?c%23"}).paths == ("/a#b?c#",)

@@ -109,22 +109,31 @@ def _read(
 ) -> Iterator[pyarrow.RecordBatch]:
     """Yield the batches of ranges that one scan reads."""
     left = _still_there(splits, settings)
-    if not left:
-        return
-    try:
-        scan, stream, left = _begun(left, settings, pushed)
+    for attempt in range(1, BEGINNINGS + 1):
+        if not left:
+            return
+        has_begun = False
         try:
-            with stream:
-                for batch in stream:
-                    if batch.num_rows:
-                        yield batch
-        finally:
-            _tell(scan.report, told)
-    except (pyarrow.ArrowException, OSError, OffsetLogError):
-        if settings.fail_on_data_loss:
-            # Where a file went away under the scan, this says which offsets went with it.
-            _still_there(left, settings)
-        raise
+            scan, stream, left = _begun(left, settings, pushed)
+            try:
+                with stream:
+                    for batch in stream:
+                        if batch.num_rows:
+                            has_begun = True
+                            yield batch
+            finally:
+                _tell(scan.report, told)
+            break
+        except (pyarrow.ArrowException, OSError, OffsetLogError):
+            if settings.fail_on_data_loss:
+                # Where a file went away under the scan, this says which offsets went with it.
+                _still_there(left, settings)
+            if settings.fail_on_data_loss or has_begun or attempt == BEGINNINGS:
+                raise
+            before, left = left, _still_there(left, settings)
+            # Retention was quicker than the first batch: what is left is read.
+            if left == before:
+                raise
     _check_not_cut(left, settings)
 
 
