@@ -34,6 +34,11 @@ LATE_STRETCH = Difference(
     "the indexes of the last segment are stretched to segment.index.bytes, with zeros, when the log is opened",
     "they are stretched by the first append; until then they hold their entries and nothing else",
 )
+WAITING_ENTRIES = Difference(
+    "waiting index entries",
+    "an index entry stands in the mapped file as soon as its batch is appended",
+    "up to seven of each index wait in memory, until eight are written at once, or the segment is closed or cut",
+)
 STALE_ENTRIES = Difference(
     "stale index entries",
     "what a truncation cuts off an index stays in the file, behind the entries that count, until the file is trimmed",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiokafka.record.util import calc_crc32c as crc32c
-from differences import EMPTY_ROLL, LATE_STRETCH, LAZY_INDEX, STALE_ENTRIES, Difference, Uses
+from differences import EMPTY_ROLL, LATE_STRETCH, LAZY_INDEX, STALE_ENTRIES, WAITING_ENTRIES, Difference, Uses
 
 Files = dict[str, bytes]
 Decode = Callable[[Path], list[dict[str, Any]]]
@@ -117,6 +117,10 @@ def whole(data: bytes) -> bytes:
     return data[: max((header.position + header.size for header in headers(data)), default=0)]
 
 
+# Index entries of a segment that is open and have not been written.
+MOST_WAITING = 7
+
+
 def producers(snapshot: bytes) -> tuple[int, list[tuple[int, ...]]]:
     """Version and entries of a snapshot by producer id; the checksum must be right."""
     version, stored_crc, count = struct.unpack_from(">hIi", snapshot)
@@ -198,6 +202,8 @@ def _may_be(name: str, mine: bytes, theirs: bytes, *, active: bool, truncated: i
     """Whether an index may be other than Kafka's."""
     if active and theirs == mine.ljust(len(theirs), b"\0"):
         return LATE_STRETCH
+    if active and _waits(name, mine, theirs):
+        return WAITING_ENTRIES
     if name.startswith(f"{truncated:020}.") and same_entries(name, mine, theirs):
         return STALE_ENTRIES
     return None
@@ -241,6 +247,13 @@ def entries(name: str, data: bytes) -> list[tuple[int, ...]]:
     while found and not any(found[-1]):
         found.pop()
     return found
+
+
+def _waits(name: str, mine: bytes, theirs: bytes) -> bool:
+    """Whether an index lacks some of the newest entries, with zeros in their place: one that is closed has no zeros."""
+    front = entries(name, mine)
+    whole = entries(name, theirs)
+    return len(mine) == len(theirs) and 0 < len(whole) - len(front) <= MOST_WAITING and whole[: len(front)] == front
 
 
 def same_entries(name: str, mine: bytes, theirs: bytes) -> bool:

@@ -260,6 +260,21 @@ def test_late_stretch(two: Two) -> None:
     two.kafka_takes_over(clean=False)
 
 
+@shows(differences.WAITING_ENTRIES)
+def test_waiting_index_entries(two: Two) -> None:
+    two.open(segment_index_bytes=1003, index_interval_bytes=0)
+    name = f"{0:020}.index"
+    counts = []
+    for _ in range(11):
+        two.append()
+        counts.append(tuple(whole_entries(side.directory / name) for side in (two.ours, two.kafka)))
+    # The first batch of a segment has no entry.
+    assert counts == [(entries // 8 * 8, entries) for entries in range(11)]
+    # After a kill they are not there; a broker rebuilds them.
+    two.kafka_takes_over(clean=False)
+    assert whole_entries(two.ours.directory / name) == 10
+
+
 @shows(differences.STALE_ENTRIES)
 def test_stale_index_entries(two: Two) -> None:
     two.open(segment_index_bytes=1003, index_interval_bytes=0)

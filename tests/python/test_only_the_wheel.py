@@ -9,11 +9,13 @@ import json
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from golden import CLEAN, CLEAN_LOG_DIRS, CLEAN_PARTITIONS, DATA, Golden, named
+from pages import ROOT
 from restoring import formatted, metadata_of
 from test_convert import check
 from test_on_corrupt import ALL, PARTITIONS as TORN, touched
@@ -21,11 +23,13 @@ from test_salvage import promised
 from writing import times, tree
 
 import offsetlog
+from offsetlog import _offsetlog
 
 pytestmark = pytest.mark.slow
 
 METADATA = CLEAN / "metadata-dir"
 DISKS = (*CLEAN_LOG_DIRS, METADATA)
+MODULE = Path(_offsetlog.__file__)
 OF_OTHERS = ("pyarrow", "pyspark", "pandas", "polars", "duckdb", "numpy", "py4j", "pytest", "pip", "setuptools")
 
 
@@ -51,17 +55,26 @@ class Bare(NamedTuple):
         return [json.loads(line) for line in self.offsetlog(*words, "--json", code=code).splitlines()]
 
 
+def wheel() -> Path:
+    """The wheel of the package that the tests run with."""
+    for path in (ROOT / "dist").glob("*.whl"):
+        with zipfile.ZipFile(path) as packed:
+            if packed.read(f"offsetlog/{MODULE.name}") == MODULE.read_bytes():
+                return path
+    message = "no wheel in dist/ has the module that these tests run with: run `make wheel`, and install it"
+    raise FileNotFoundError(message)
+
+
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    """What a wheel puts into a new environment: the package, and the command."""
+    """A new environment into which pip has put the wheel."""
     root = tmp_path_factory.mktemp("bare") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root], check=True, timeout=120)
     (site,) = root.glob("lib/python*/site-packages")
-    package = Path(offsetlog.__file__).parent
-    shutil.copytree(package, site / "offsetlog", ignore=shutil.ignore_patterns("__pycache__"))
-    command = root / "bin" / "offsetlog"
-    command.write_text(f"#!{root}/bin/python\nimport sys\nfrom offsetlog._cli import main\nsys.exit(main())\n")
-    command.chmod(0o755)
+    # From nowhere else: what the wheel would need beside itself is missed here.
+    words = [sys.executable, "-m", "pip", "--python", root / "bin" / "python", "install", "--quiet", "--no-index", wheel()]
+    subprocess.run(words, check=True, timeout=120)
+    assert (site / "offsetlog" / MODULE.name).read_bytes() == MODULE.read_bytes()
     return Bare(root)
 
 
@@ -77,7 +90,7 @@ print(json.dumps([found, installed, [shutil.which(name) for name in ("java", "ka
     done = bare.run("python", "-c", program)
     assert done.returncode == 0, done.stderr
     found, installed, programs, file, path = json.loads(done.stdout)
-    assert (found, installed, programs) == ([], [], [None, None, None])
+    assert (found, installed, programs) == ([], ["offsetlog"], [None, None, None])
     assert Path(file).is_relative_to(bare.root)
     assert not any(Path(each).is_relative_to(Path(offsetlog.__file__).parents[1]) for each in path if each)
 

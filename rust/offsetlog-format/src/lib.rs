@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod checksum;
 pub mod clean_shutdown;
 pub mod control;
+pub mod copy;
 mod counted;
 pub mod cursor;
 pub mod error;

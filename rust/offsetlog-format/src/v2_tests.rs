@@ -393,3 +393,80 @@ fn every_byte_in_every_value() {
         }
     }
 }
+
+/// Each number one byte after the other, as Kafka's `DefaultRecord.writeTo`.
+fn encoded_plainly(
+    timestamp_delta: i64,
+    offset_delta: i32,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut body = vec![0];
+    write_varlong(&mut body, timestamp_delta);
+    write_varint(&mut body, offset_delta);
+    for bytes in [key, value] {
+        write_varint(&mut body, bytes.map_or(-1, |bytes| bytes.len() as i32));
+        body.extend_from_slice(bytes.unwrap_or(&[]));
+    }
+    body.push(0);
+    let mut record = Vec::new();
+    write_varint(&mut record, body.len() as i32);
+    record.extend_from_slice(&body);
+    record
+}
+
+/// Records whose numbers take a byte less or more than the quick way has room for.
+#[test]
+fn short_numbers_and_long_ones_are_written_alike() {
+    let bytes = vec![b'x'; 9000];
+    let part = |length: Option<usize>| length.and_then(|length| bytes.get(..length));
+    let timestamps = [
+        0,
+        1,
+        -1,
+        63,
+        64,
+        -64,
+        -65,
+        8191,
+        8192,
+        -8192,
+        -8193,
+        i64::MAX,
+        i64::MIN,
+    ];
+    let deltas = [0, 1, 63, 64, 8191, 8192, i32::MAX];
+    let keys = [
+        None,
+        Some(0),
+        Some(1),
+        Some(62),
+        Some(63),
+        Some(64),
+        Some(200),
+    ];
+    let values = [
+        None,
+        Some(0),
+        Some(63),
+        Some(64),
+        Some(100),
+        Some(8170),
+        Some(8180),
+        Some(8191),
+        Some(8192),
+    ];
+    for timestamp in timestamps {
+        for delta in deltas {
+            for key in keys {
+                for value in values {
+                    let (key, value) = (part(key), part(value));
+                    let mut out = vec![9];
+                    write_record(&mut out, timestamp, delta, key, value, core::iter::empty());
+                    let expected = encoded_plainly(timestamp, delta, key, value);
+                    assert_eq!(out.split_first(), Some((&9, expected.as_slice())));
+                }
+            }
+        }
+    }
+}

@@ -12,6 +12,7 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, SchemaRef};
+use offsetlog_format::copy::extend;
 use offsetlog_format::{BatchHeader, Headers, RecordView};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -306,36 +307,6 @@ fn arrow_error(error: ArrowError) -> Error {
 fn take_vec<T>(vec: &mut Vec<T>) -> Vec<T> {
     let capacity = vec.len();
     std::mem::replace(vec, Vec::with_capacity(capacity))
-}
-
-/// Appends `part`. Most keys and many values are short, and there a call costs more than the copy: two pieces of one size that
-/// overlap are two moves in registers each.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "as `Columns::push`")]
-fn extend(bytes: &mut Vec<u8>, part: &[u8]) {
-    match part.len() {
-        0 => {}
-        8..=16 => extend_twice::<8>(bytes, part),
-        17..=32 => extend_twice::<16>(bytes, part),
-        33..=64 => extend_twice::<32>(bytes, part),
-        65..=128 => extend_twice::<64>(bytes, part),
-        _ => bytes.extend_from_slice(part),
-    }
-}
-
-/// Appends `part`, of `SIZE` to two times as many bytes.
-#[inline(always)]
-#[allow(clippy::inline_always, reason = "as `Columns::push`")]
-fn extend_twice<const SIZE: usize>(bytes: &mut Vec<u8>, part: &[u8]) {
-    match (part.first_chunk::<SIZE>(), part.last_chunk::<SIZE>()) {
-        (Some(first), Some(last)) => {
-            bytes.reserve(2 * SIZE);
-            bytes.extend_from_slice(first);
-            bytes.truncate(bytes.len() + part.len() - 2 * SIZE);
-            bytes.extend_from_slice(last);
-        }
-        _ => bytes.extend_from_slice(part),
-    }
 }
 
 /// A validity bitmap, created at the first null.

@@ -1,7 +1,7 @@
 //! The active segment: the one segment of a log that is appended to.
 //!
 //! Invariant: an append is written completely or not at all. The bytes go to the `.log` in one call, then come the index
-//! entries. If a write fails, the caller restores the earlier state with [`ActiveSegment::undo`].
+//! entries, several appends' in one call. If a write fails, the caller restores the earlier state with [`ActiveSegment::undo`].
 
 use super::index_file::IndexFile;
 use super::indexing::{Indexed, Indexing, MaxTimestamp, NewEntries, capacities};
@@ -289,6 +289,13 @@ impl ActiveSegment {
         Ok(())
     }
 
+    /// Writes the index entries that wait for others, before the files are read or cut by their names.
+    pub(crate) fn write_entries(&mut self) -> Result<()> {
+        let disk = self.directory.disk.as_ref();
+        self.index.write_waiting(disk)?;
+        self.time_index.write_waiting(disk)
+    }
+
     fn take_back(&mut self, (offset_entries, time_entries): (usize, usize)) -> Result<()> {
         let full = self.preallocated_size()?;
         self.log
@@ -361,12 +368,12 @@ impl ActiveSegment {
         self.touch()?;
         self.entries.clear();
         self.indexing.note_time(&mut self.entries.time)?;
+        let disk = self.directory.disk.as_ref();
         if !self.entries.time.is_empty() {
-            let disk = self.directory.disk.as_ref();
             self.time_index.append(disk, &self.entries.time)?;
         }
-        self.index.trim()?;
-        self.time_index.trim()?;
+        self.index.trim(disk)?;
+        self.time_index.trim(disk)?;
         if self.preallocated {
             self.log
                 .set_len(self.size)

@@ -1,12 +1,19 @@
 //! Writes a `.index` or `.timeindex`: preallocated with zeros, filled entry by entry, trimmed when the segment is closed.
 //!
 //! As in a broker, the file is created on first use, so a segment that was just rolled has only its `.log`.
+//!
+//! A broker maps its indexes and stores an entry for nothing; here each write is a system call, up to a seventh of a small
+//! append. So the newest entries wait in memory, usually fewer than [`GROUP_ENTRIES`], until a group is written, or the segment
+//! is closed or cut. A process that ends before that leaves an unclean log, whose indexes of this segment recovery rebuilds.
 
 use crate::disk::{Access, Disk, DiskFile, IoCall};
 use crate::error::{Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Entries that are written in one call.
+pub(crate) const GROUP_ENTRIES: usize = 8;
 
 /// A `.index` or `.timeindex` of the active segment.
 #[derive(Debug)]
@@ -15,7 +22,10 @@ pub(crate) struct IndexFile {
     entry_bytes: usize,
     /// Number of entries that fit.
     capacity: usize,
+    /// Number of entries, with those that wait.
     entries: usize,
+    /// The newest entries, which are not in the file yet.
+    waiting: Vec<u8>,
     file: Option<Arc<dyn DiskFile>>,
 }
 
@@ -27,6 +37,7 @@ impl IndexFile {
             entry_bytes,
             capacity: maximum_bytes.max(0) as usize / entry_bytes,
             entries: 0,
+            waiting: Vec::new(),
             file: None,
         }
     }
@@ -39,6 +50,7 @@ impl IndexFile {
         self.capacity = self.capacity.max(entries);
     }
 
+    /// Number of entries, with those that wait.
     pub(crate) const fn entries(&self) -> usize {
         self.entries
     }
@@ -49,6 +61,10 @@ impl IndexFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    const fn written_bytes(&self) -> u64 {
+        (self.entries * self.entry_bytes - self.waiting.len()) as u64
     }
 
     const fn full_size(&self) -> u64 {
@@ -64,7 +80,7 @@ impl IndexFile {
         let file = disk
             .open(&self.path, Access::WriteOrCreate)
             .map_err(failed)?;
-        let used = (self.entries * self.entry_bytes) as u64;
+        let used = self.written_bytes();
         // The bytes after the entries may not be zeros.
         if file.stat().map_err(failed)?.size > used {
             file.set_len(used).map_err(failed)?;
@@ -74,26 +90,43 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Appends complete entries. The caller ensures that they fit.
+    /// Appends complete entries; writes them once there are [`GROUP_ENTRIES`]. The caller ensures that they fit. After an
+    /// error they wait: a caller that takes back the append must [`cut`](Self::cut) to the number of entries before.
     pub(crate) fn append(&mut self, disk: &dyn Disk, bytes: &[u8]) -> Result<()> {
+        self.waiting.extend_from_slice(bytes);
+        self.entries += bytes.len() / self.entry_bytes;
+        if self.waiting.len() < GROUP_ENTRIES * self.entry_bytes {
+            return Ok(());
+        }
+        self.write_waiting(disk)
+    }
+
+    /// Writes the entries that wait. If this fails, they still wait.
+    pub(crate) fn write_waiting(&mut self, disk: &dyn Disk) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
         self.touch(disk)?;
-        let position = (self.entries * self.entry_bytes) as u64;
+        let position = self.written_bytes();
         if let Some(file) = &self.file {
-            file.write_at(bytes, position)
+            file.write_at(&self.waiting, position)
                 .map_err(|error| Error::io(IoCall::Write, &self.path, error))?;
         }
-        self.entries += bytes.len() / self.entry_bytes;
+        self.waiting.clear();
         Ok(())
     }
 
     /// Removes all entries from number `entries` on and puts zeros in their place.
     pub(crate) fn cut(&mut self, entries: usize) -> Result<()> {
-        self.entries = entries.min(self.entries);
+        let gone = self.entries.saturating_sub(entries);
+        let waiting = self.waiting.len();
+        self.waiting
+            .truncate(waiting.saturating_sub(gone * self.entry_bytes));
+        self.entries -= gone;
         let Some(file) = &self.file else {
             return Ok(());
         };
-        let used = (self.entries * self.entry_bytes) as u64;
-        let cut = file.set_len(used).and_then(|()| {
+        let cut = file.set_len(self.written_bytes()).and_then(|()| {
             match file.set_len(self.full_size()) {
                 // The process may no longer create files of this size. The index is then shorter and grows with its entries; no
                 // data is lost.
@@ -104,12 +137,13 @@ impl IndexFile {
         cut.map_err(|error| Error::io(IoCall::Truncate, &self.path, error))
     }
 
-    /// Removes the zeros after the last entry.
-    pub(crate) fn trim(&self) -> Result<()> {
+    /// Writes the entries that wait, and removes the zeros after the last one.
+    pub(crate) fn trim(&mut self, disk: &dyn Disk) -> Result<()> {
+        self.write_waiting(disk)?;
         let Some(file) = &self.file else {
             return Ok(());
         };
-        file.set_len((self.entries * self.entry_bytes) as u64)
+        file.set_len(self.written_bytes())
             .map_err(|error| Error::io(IoCall::Trim, &self.path, error))
     }
 

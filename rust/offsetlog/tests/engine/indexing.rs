@@ -1,8 +1,10 @@
 //! Which batches get index entries, when appended and when rebuilt.
 
 use crate::common::{
-    HOUR, NOW, Place, append, append_at, end, file, follow, log_file, produce, sent, sized,
+    HOUR, NOW, Place, append, append_at, end, file, follow, log_file, produce, recovered, sent,
+    sized,
 };
+use offsetlog_faults::fault::{Call, FaultDisk, Plan};
 
 const T: i64 = NOW;
 
@@ -51,13 +53,77 @@ const TIMES: [(i64, i64); 5] = [
 fn entries_come_when_more_than_the_interval_stands_before() {
     let place = Place::new();
     let log = worked(&place);
-    assert_eq!(place.offset_entries(0), OFFSETS);
-    assert_eq!(place.time_entries(0), TIMES);
     // Until they are closed the files are as long as they may become: whole entries below 1000 bytes.
     let size = |suffix| place.bytes(&file(0, suffix)).len();
     assert_eq!((size(".index"), size(".timeindex")), (1000, 996));
     log.close().unwrap();
     assert_eq!((size(".index"), size(".timeindex")), (40, 60));
+    assert_eq!(place.offset_entries(0), OFFSETS);
+    assert_eq!(place.time_entries(0), TIMES);
+}
+
+/// Nothing but a look-up that reads further tells that the newest ones are not in the files yet.
+#[test]
+fn entries_are_written_eight_at_a_time() {
+    let place = Place::new();
+    let log = place.open(&[("index.interval.bytes", "0")]);
+    for number in 0..20 {
+        append_at(&log, NOW + number, "k", Some("v"));
+        // The first batch has no entry.
+        let written = number as usize / 8 * 8;
+        let entries = (place.offset_entries(0).len(), place.time_entries(0).len());
+        assert_eq!(entries, (written, written), "{number}");
+        assert_eq!(log.get(number).unwrap().unwrap().offset, number);
+    }
+    // A cut needs them all: those below it stay.
+    assert!(log.truncate_to(18).unwrap());
+    let offsets = |place: &Place| -> Vec<i64> {
+        let entries = place.offset_entries(0).into_iter();
+        entries.map(|(offset, _)| offset).collect()
+    };
+    assert_eq!(offsets(&place), (1..18).collect::<Vec<_>>());
+    append_at(&log, NOW + 30, "k", Some("v"));
+    log.abandon();
+    assert_eq!(place.time_entries(0).len(), 17);
+    // What a kill took along is made again, also where nobody appends.
+    let other = place.copy();
+    recovered(&other, false);
+    place.recovered().close().unwrap();
+    for place in [place, other] {
+        assert_eq!(offsets(&place), (1..19).collect::<Vec<_>>());
+        assert_eq!(place.time_entries(0).len(), 18);
+    }
+}
+
+/// A cut reads the times that stay from the file. Without the newest one, it would take a later record for the newest.
+#[test]
+fn a_cut_that_cannot_write_the_entries_cuts_nothing() {
+    for half in [false, true] {
+        let place = Place::new();
+        let disk = FaultDisk::over(&place.disk, Plan::none());
+        let log = place.open_over(&disk, &[("index.interval.bytes", "0")]);
+        let times = (0..9).chain([500]).chain([200; 8]);
+        for time in times.map(|time| NOW + time) {
+            append_at(&log, time, "k", Some("v"));
+        }
+        disk.set(Plan {
+            kinds: |call, path| call == Call::Write && path.contains("index"),
+            nth: 1,
+            error: 28,
+            half,
+            ..Plan::none()
+        });
+        let error = log.truncate_to(17).unwrap_err();
+        assert!(error.is_out_of_room(), "{error}");
+        assert_eq!(log.log_end_offset().unwrap(), 18);
+        assert!(log.truncate_to(17).unwrap());
+        append_at(&log, NOW + 300, "k", Some("v"));
+        log.close().unwrap();
+        let growing = (1..9).map(|offset| (NOW + offset, offset));
+        let expected: Vec<_> = growing.chain([(NOW + 500, 9)]).collect();
+        assert_eq!(place.time_entries(0), expected);
+        assert_eq!(place.offset_entries(0).len(), 16);
+    }
 }
 
 #[test]
@@ -107,6 +173,7 @@ fn with_no_interval_every_batch_but_the_first_gets_an_entry() {
         append(&log, &[value]);
     }
     let size = sent(&["a"]).len() as i32;
+    log.close().unwrap();
     assert_eq!(place.offset_entries(0), [(1, size), (2, 2 * size)]);
     // Equal times are entered once, by the first record that has it.
     assert_eq!(place.time_entries(0), [(NOW, 0)]);

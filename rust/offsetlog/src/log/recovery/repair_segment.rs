@@ -367,7 +367,12 @@ impl Loading<'_> {
                 (Some(entries), Some(mut before)) => {
                     let has_zeros = before.len() > entries;
                     before.truncate(entries);
-                    if self.terms.cut_batches || !is_whole {
+                    // The newest entries of a writer that was killed were not in the file yet.
+                    let lacks_newest = self.terms.cut_batches
+                        && may_wait
+                        && bytes.len() > before.len()
+                        && bytes.starts_with(&before);
+                    if (self.terms.cut_batches || !is_whole) && !lacks_newest {
                         bytes.clone_from(&before);
                         if !has_zeros {
                             continue;

@@ -53,6 +53,10 @@ impl PartitionWriter {
         self.mark_unclean()?;
         // Expires producers first, as an append would. Those that the rebuild below reads again stay until the next check.
         self.expire_producers(self.now());
+        if self.segments.active.base_offset <= offset {
+            // The indexes are cut as they are in the files. If this fails, nothing was truncated.
+            self.segments.active.write_entries()?;
+        }
         // In this order: the first call also writes the recovery point from memory; the second writes a lower one, which must
         // stay on the disk during the truncation.
         self.lower_cleaner_point(offset)?;
