@@ -11,7 +11,7 @@ import shlex
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -346,6 +346,35 @@ BESIDE = ("torn", "unclean", "2.8.2")
 """What is restored by later calls: damaged disks with 4.3.0, those of a killed broker with 3.9.2; all three, where there is time."""
 
 
+def beside(version: str) -> Sequence[str]:
+    """The kinds of this version's run. The two of killed brokers have topics of the same names: each version has one of them."""
+    at = KRAFT.index(version)
+    return [KILLED[at] if kind in KILLED else kind for kind in BESIDE] if IS_WHOLE else [BESIDE[at]]
+
+
+def restored_beside(
+    version: str, into: Callable[..., RestoreReport], topics: Sequence[str]
+) -> dict[str, tuple[RestoreReport, list[Golden]]]:
+    """What later calls restore of other disks, for each kind of them; topics that are there already are left out."""
+    more: dict[str, tuple[RestoreReport, list[Golden]]] = {}
+    there = set(topics)
+    for kind in beside(version):
+        sources, known = known_of(kind)
+        known = [golden for golden in known if golden.topic not in there and not golden.topic.startswith(("__", "g-removed"))]
+        names = sorted({golden.topic for golden in known})
+        assert names
+        also = into(sources, topics=names)
+        assert {each.state for each in also.partitions} == {"restored"}
+        # Of several replicas one is restored.
+        partitions_known = {(golden.topic, golden.partition) for golden in known}
+        known = [golden for golden in known if str(golden.directory) in {each.source for each in also.partitions}]
+        assert {(golden.topic, golden.partition) for golden in known} == partitions_known
+        assert len(also.partitions) == len(known) == len(partitions_known)
+        more[kind] = also, known
+        there |= set(names)
+    return more
+
+
 @pytest.mark.parametrize("version", KRAFT if IS_WHOLE else KRAFT[:1])
 def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: CleanStarts, written: WrittenFiles) -> None:
     """Each has two log dirs. Both are in sync from the start, each leads some, and when one goes the other has every record."""
@@ -369,22 +398,10 @@ def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: Cle
     assert {Path(place.path).parent for each in report.partitions for place in each.into} == {*log_dirs[first], *log_dirs[second]}
     written.keep(report)
     partitions = [golden for golden in READABLE if golden.topic in topics]
-    more: dict[str, tuple[RestoreReport, list[Golden]]] = {}
-    for kind in BESIDE if IS_WHOLE else [BESIDE[KRAFT.index(version)]]:
-        sources, known = known_of(kind)
-        known = [golden for golden in known if golden.topic not in topics and not golden.topic.startswith(("__", "g-removed"))]
-        names = sorted({golden.topic for golden in known})
-        assert names
-        also = into(sources, topics=names)
-        assert {each.state for each in also.partitions} == {"restored"}
-        # Of several replicas one is restored.
-        partitions_known = {(golden.topic, golden.partition) for golden in known}
-        known = [golden for golden in known if str(golden.directory) in {each.source for each in also.partitions}]
-        assert {(golden.topic, golden.partition) for golden in known} == partitions_known
-        assert len(also.partitions) == len(known) == len(partitions_known)
+    more = restored_beside(version, into, topics)
+    for also, _ in more.values():
         written.keep(also)
-        more[kind] = also, known
-        topics += names
+    topics += sorted({golden.topic for _, known in more.values() for golden in known})
 
     def check(broker: Broker) -> None:
         check_rows(broker, partitions)
@@ -405,6 +422,14 @@ def test_replicas_on_two_brokers(version: str, tmp_path: Path, clean_starts: Cle
             wait_for_isr(first, topics, {1, 2})
             check(second)
     assert set(leaders.values()) == {1, 2}
+    if IS_WHOLE:
+        clock = with_moved_clock(first, tmp_path)
+        second.environment = clock.environment
+        with first.running(), second.running():
+            wait_for_isr(first, topics, {1, 2})
+            let_two_hours_pass(first, clock)
+            check(first)
+            check(second)
     everything = [*partitions, *(golden for _, known in more.values() for golden in known)]
     for broker in (first, second):
         clean_starts.check_words(broker, [golden.name for golden in everything], OF_TWO)
