@@ -286,6 +286,8 @@ ALL = (
         "librdkafka",
         librdkafka,
         {
+            r"0056_balanced_group_mt": "it ends at the first end of each partition: beside a running broker that is the high watermark that it"
+            " wrote last, up to five seconds ago",
             r"0083_cb_event": "it waits three seconds for the records: beside a running broker `serve` knows its high watermark up to five"
             " seconds later",
         },

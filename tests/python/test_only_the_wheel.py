@@ -72,8 +72,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", root], check=True, timeout=120)
     (site,) = root.glob("lib/python*/site-packages")
     # From nowhere else: what the wheel would need beside itself is missed here.
-    words = [sys.executable, "-m", "pip", "--python", root / "bin" / "python", "install", "--quiet", "--no-index", wheel()]
-    subprocess.run(words, check=True, timeout=120)
+    pip = [sys.executable, "-m", "pip", "--python", str(root / "bin" / "python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-index", str(wheel())], check=True, timeout=120)
     assert (site / "offsetlog" / MODULE.name).read_bytes() == MODULE.read_bytes()
     return Bare(root)
 

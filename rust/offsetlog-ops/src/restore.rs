@@ -390,17 +390,19 @@ impl RestorePlan {
     ) -> Result<()> {
         for topic in &found.topics {
             let name = &topic.to_make.name;
+            let mut earlier = None;
             let mut configs = match targets.configs_in_bootstrap(name) {
                 // Nothing here says all that the topic had, but the restore that wrote it may have known.
                 Some(known) if !found.tells_settings(name) => {
                     retention.recall(topic, &known);
-                    let mut all = known;
+                    let mut all = known.clone();
                     all.extend(topic.to_make.configs.clone());
+                    earlier = Some(known);
                     all
                 }
                 _ => topic.to_make.configs.clone(),
             };
-            retention.judge(topic, &mut configs);
+            retention.judge(topic, earlier.as_ref(), &mut configs);
             if let Some(known) = targets.configs_in_bootstrap(name) {
                 let has_others = targets.has_others_in_bootstrap(topic);
                 retention.keep(name, (&known, has_others), &mut configs);

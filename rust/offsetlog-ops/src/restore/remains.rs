@@ -73,8 +73,13 @@ impl Retention {
     }
 
     /// Changes the settings that a topic gets in a new cluster, where they would delete what is restored, and notes what to do about
-    /// it later.
-    pub(super) fn judge(&mut self, topic: &SourceTopic, configs: &mut BTreeMap<String, String>) {
+    /// it later. `earlier` is what a restore wrote that may have known more.
+    pub(super) fn judge(
+        &mut self,
+        topic: &SourceTopic,
+        earlier: Option<&BTreeMap<String, String>>,
+        configs: &mut BTreeMap<String, String>,
+    ) {
         let name = &topic.to_make.name;
         let ages: Vec<LogAge> = topic.partitions.values().map(|each| each.age).collect();
         match self.target {
@@ -94,8 +99,14 @@ impl Retention {
                     }
                     return;
                 }
+                // It leaves a topic compacted only if that was known to have been.
+                let by_earlier = earlier.is_some_and(|known| {
+                    topic_config(known).is_compacted()
+                        && !topic.to_make.configs.contains_key(POLICY)
+                });
                 if let Some(origin) = self.compacting(configs)
                     && !self.was_compacted(topic)
+                    && !by_earlier
                     && ages.iter().any(|age| age.bytes > 0)
                 {
                     if self.keeps {
