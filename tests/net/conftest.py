@@ -47,6 +47,7 @@ MORE = {"test_a_group_of_two[java-2.8.2-g-plain]"}
 # Ten seconds to two minutes each, beside others that show nearly the same.
 LONG = {
     "test_a_broker_is_understood_the_same",
+    "test_a_real_broker_answers_as_it_was_recorded",
     "test_damage_fails_a_query",
     "test_franz_go_reads_topics_without_an_id",
     "test_kafka_configs",
@@ -55,6 +56,7 @@ LONG = {
     "test_console_consumers_in_a_group_of_two",
     "test_kafka_get_offsets_beside_a_missing_partition",
     "test_spark_reads_by_its_own_source",
+    "test_stories",
     "test_suite[franz-go]",
     "test_the_console_consumer",
 }
