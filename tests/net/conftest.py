@@ -48,6 +48,7 @@ MORE = {"test_a_group_of_two[java-2.8.2-g-plain]"}
 LONG = {
     "test_a_broker_is_understood_the_same",
     "test_a_real_broker_answers_as_it_was_recorded",
+    "test_a_stream_of_a_directory_that_grows",
     "test_damage_fails_a_query",
     "test_franz_go_reads_topics_without_an_id",
     "test_kafka_configs",
@@ -58,6 +59,7 @@ LONG = {
     "test_spark_reads_by_its_own_source",
     "test_stories",
     "test_suite[franz-go]",
+    "test_suite[kafka-python]",
     "test_the_console_consumer",
 }
 

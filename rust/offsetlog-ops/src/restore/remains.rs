@@ -99,7 +99,7 @@ impl Retention {
                     }
                     return;
                 }
-                // It leaves a topic compacted only if that was known to have been.
+                // A restore leaves a topic compacted only if it knew that it had been.
                 let by_earlier = earlier.is_some_and(|known| {
                     topic_config(known).is_compacted()
                         && !topic.to_make.configs.contains_key(POLICY)
