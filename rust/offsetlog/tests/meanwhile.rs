@@ -1,13 +1,13 @@
-//! What another process does between the first look at a partition and the lock on it.
+//! What another process does between two calls of this one: before a partition is locked, or before a segment is read.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test may panic"
 )]
 
-use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, RealDisk};
+use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map, RealDisk};
 use offsetlog::{
-    AppendOptions, BatchBuilder, ErrorKind, LogConfig, LogDir, LogDirOptions, LogWriter,
+    AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, LogWriter,
     MaintainOptions, NewTopic, OpenOptions, Route, WriteOptions,
 };
 use std::io;
@@ -17,13 +17,59 @@ use std::sync::{Arc, Mutex};
 /// What the other process does, and the lock file that was opened before it did so.
 type Work = Box<dyn FnOnce() -> PathBuf + Send>;
 
-/// The system's disk, on which another process does something once, when a partition is about to be locked: its lock file is open by then.
-#[derive(Clone)]
-struct Meanwhile(Arc<Mutex<Option<Work>>>);
+/// What it does to a segment.
+type Cut = Box<dyn FnOnce() + Send>;
+
+/// The system's disk, on which another process does something once: when a partition is about to be locked, whose lock file is open by then,
+/// or when a segment is about to be read, which is open by then. That process has the partition in the second case.
+#[derive(Clone, Default)]
+struct Meanwhile {
+    before_lock: Arc<Mutex<Option<Work>>>,
+    before_read: Arc<Mutex<Option<Cut>>>,
+    is_held: bool,
+}
 
 impl std::fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Meanwhile")
+    }
+}
+
+/// A segment.
+#[derive(Debug)]
+struct MeanwhileFile(Arc<dyn DiskFile>, Meanwhile);
+
+impl DiskFile for MeanwhileFile {
+    fn stat(&self) -> io::Result<FileStat> {
+        self.0.stat()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let work = self.1.before_read.lock().unwrap().take();
+        if let Some(work) = work {
+            work();
+        }
+        self.0.read_at(buffer, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.0.write_at(bytes, position)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.0.set_len(size)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn map(&self, size: u64) -> Option<Map> {
+        self.0.map(size)
     }
 }
 
@@ -37,7 +83,11 @@ impl Disk for Meanwhile {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        RealDisk.open(path, access)
+        let file = RealDisk.open(path, access)?;
+        if path.extension().is_some_and(|extension| extension == "log") {
+            return Ok(Arc::new(MeanwhileFile(file, self.clone())));
+        }
+        Ok(file)
     }
 
     fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
@@ -74,7 +124,7 @@ impl Disk for Meanwhile {
 
     fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
         let work = if path.ends_with(".offsetlog.lock") {
-            self.0.lock().unwrap().take()
+            self.before_lock.lock().unwrap().take()
         } else {
             None
         };
@@ -85,6 +135,9 @@ impl Disk for Meanwhile {
     }
 
     fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
+        if self.is_held {
+            return Ok(Some(None));
+        }
         RealDisk.lock_holder(path)
     }
 }
@@ -92,7 +145,10 @@ impl Disk for Meanwhile {
 /// Options of the process that is late.
 fn late(work: impl FnOnce() -> PathBuf + Send + 'static) -> OpenOptions {
     OpenOptions {
-        disk: Arc::new(Meanwhile(Arc::new(Mutex::new(Some(Box::new(work)))))),
+        disk: Arc::new(Meanwhile {
+            before_lock: Arc::new(Mutex::new(Some(Box::new(work)))),
+            ..Meanwhile::default()
+        }),
         ..OpenOptions::default()
     }
 }
@@ -276,4 +332,52 @@ fn each_of_two_changes_of_settings_stays() {
         ("segment.ms", "5000"),
     ];
     assert_eq!(stored, expected);
+}
+
+/// A writer whose log begins inside its last batch truncates to that start. The batch goes, and the log ends at its start: never where the
+/// bytes end that are left.
+#[test]
+fn a_log_that_is_cut_to_its_start_while_it_is_read_ends_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let [ours, theirs] = ["ours", "theirs"].map(|name| folder.path().join(name).join("t-0"));
+    let writer = LogWriter::open(&ours, &OpenOptions::default(), &WriteOptions::default()).unwrap();
+    let segment = |partition: &Path| partition.join("00000000000000000000.log");
+    writer
+        .append(&mut batch(1), &AppendOptions::default())
+        .unwrap();
+    let first_bytes = std::fs::metadata(segment(&ours)).unwrap().len();
+    let mut three = batch(2);
+    for _ in 0..2 {
+        three.push(2, None, Some(b"v"), &[]).unwrap();
+    }
+    writer
+        .append(&mut three, &AppendOptions::default())
+        .unwrap();
+    writer.delete_records_before(3).unwrap();
+    // The same log in the hands of another process.
+    std::fs::create_dir_all(&theirs).unwrap();
+    for entry in std::fs::read_dir(&ours).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, theirs.join(path.file_name().unwrap())).unwrap();
+    }
+    let path = segment(&theirs);
+    let cut = move || {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(first_bytes).unwrap();
+    };
+    let disk = Meanwhile {
+        before_read: Arc::new(Mutex::new(Some(Box::new(cut)))),
+        is_held: true,
+        ..Meanwhile::default()
+    };
+    let reader = Log::open(
+        &theirs,
+        &OpenOptions {
+            disk: Arc::new(disk),
+            ..OpenOptions::default()
+        },
+    )
+    .unwrap();
+    assert_eq!(reader.log_start_offset().unwrap(), 3);
+    assert_eq!(reader.log_end_offset().unwrap(), 3);
 }

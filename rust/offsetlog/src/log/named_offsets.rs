@@ -364,6 +364,7 @@ impl Log {
     /// # Errors
     /// As [`log_end_offset`](Self::log_end_offset).
     pub fn torn_tail(&self) -> Result<Option<crate::TornTail>> {
-        self.look(|view| Ok(view.end()?.torn.clone()))
+        // Of one state: a segment that another process cuts while it is read seems torn.
+        self.ask(|view| Ok(view.end()?.torn.clone()))
     }
 }

@@ -525,11 +525,12 @@ impl View {
         // If the log ends below its start offset, all records in it were deleted: as when Kafka loads it, the log is empty at
         // its start offset. The same holds while a writer in another process continues after a truncation inside a batch. With
         // a torn tail this does not apply: the torn bytes may have been a batch with records after the start.
-        if end.log_end_offset < self.log_start_offset
-            && end.torn.is_none()
-            && (self.start_is_ours || self.is_empty_at_start()?)
-        {
-            end.log_end_offset = self.log_start_offset;
+        if end.log_end_offset < self.log_start_offset {
+            if end.torn.is_some() {
+                self.refuse_torn_by_another()?;
+            } else if self.start_is_ours || self.is_empty_at_start()? {
+                end.log_end_offset = self.log_start_offset;
+            }
         }
         Ok(self.end.get_or_init(|| end))
     }

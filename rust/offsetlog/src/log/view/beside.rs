@@ -160,6 +160,15 @@ impl View {
         Ok(!is_cut)
     }
 
+    /// Fails if a tail may only seem torn because a writer in another process cut the segment while it was read, so that a newer view is
+    /// taken: a log that such a writer cut ends at its start, and not where the bytes that are left do.
+    pub(super) fn refuse_torn_by_another(&self) -> Result<()> {
+        if self.directory.ends.is_some() || self.is_current() {
+            return Ok(());
+        }
+        Err(self.met_two_states())
+    }
+
     /// Whether this is the error of [`met_two_states`](Self::met_two_states): a writer that is at work again and again leaves its files
     /// alone in between.
     pub(in crate::log) fn is_between_states(&self, error: &Error) -> bool {
