@@ -15,7 +15,7 @@ from codec import Batch
 from followers import ISOLATIONS, Followers
 from handles import KINDS, NAME, Remote, Site
 from questions import drawn
-from verbs import BESIDE_A_READER, Drawer, Verb, after, appending, between, read, written_end
+from verbs import BESIDE_A_READER, Drawer, Verb, after, appending, as_written, between, read
 from window import Window
 
 from model import OUT_OF_RANGE, Question, fetched
@@ -179,7 +179,7 @@ class History:
             chain = [state for states in steps[earliest - first : finished - first + 1] for state in states]
             if earliest == first:
                 chain = self.states[since:first] + chain
-            window = Window([state._replace(end=written_end(state)) for state in chain])
+            window = Window([as_written(state) for state in chain])
             is_right = window.may_say(question, got, partial(self.same, is_told=False))
             # A topic that is deleted is gone until it is made again.
             is_right = is_right or (recreated < finished and got[:2] == ("error", "FileNotFoundError"))
@@ -228,7 +228,7 @@ class History:
         allowed = []
         for state in self.states[since:]:
             # A gap at the end is known to the writer's process alone.
-            seen = state if is_told else state._replace(end=written_end(state))
+            seen = state if is_told else as_written(state)
             allowed.append(seen.ask(question))
         is_right = any(self.same(question[0], got, wanted, is_told=is_told) for wanted in allowed)
         is_right = is_right or ((site, name) in self.of_the_deleted and got[:1] == ("error",))
@@ -239,7 +239,7 @@ class History:
         count = options.pop("count")
         states = self.states[len(self.states) - 1 if is_told else self.seen[site, name] :]
         if not is_told:
-            states = [state._replace(end=written_end(state)) for state in states]
+            states = [as_written(state) for state in states]
         answers = [state.ask(("scan", options)) for state in states]
         if (site, name) in self.of_the_deleted or got in (OUT_OF_RANGE, ([], OUT_OF_RANGE)):
             self.hold(OUT_OF_RANGE in answers or (site, name) in self.of_the_deleted, site, name, ("pause", options), got, answers)

@@ -250,6 +250,15 @@ def written_end(state: State) -> int:
     return max(state.data_end, state.start)
 
 
+def as_written(state: State) -> State:
+    """The state as those see it who have nothing but its files. Of the leader epochs those count that begin at or before that end."""
+    end = written_end(state)
+    if all(first <= end for _, first in state.epochs):
+        return state._replace(end=end)
+    known = [epoch for epoch, first in state.epochs if first <= end] + [batch.epoch for batch in state.segments[-1][1]]
+    return state._replace(end=end, epoch=max([epoch for epoch in known if epoch >= 0], default=None))
+
+
 def after(verb: Verb, before: State, folder: Path) -> State:
     """The state that `verb` has to make of `before`; its segments are those that are there."""
     bounds, expected = _expected(verb, before)
