@@ -62,6 +62,7 @@ mod record_accumulator;
 mod records;
 mod segment;
 mod step_progress;
+mod together;
 
 pub use adoption::{AdoptedDirectory, Adoption, InterruptedAdoption, interrupted_adoption};
 pub use append_info::AppendInfo;

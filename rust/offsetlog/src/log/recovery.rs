@@ -2,6 +2,7 @@
 //!
 //! [`load`] takes a directory and does not know the writer. Source: Kafka's `LogLoader`.
 
+mod due_snapshots;
 mod earlier_cuts;
 mod finish;
 mod index_check;

@@ -11,7 +11,7 @@ mod partition_state;
 mod state_file;
 
 pub(in crate::log) use companion_files::{
-    keep_topic_id, make_epochs_file, place_snapshot, write_epochs, write_snapshot,
+    keep_topic_id, make_epochs_file, place_snapshot, snapshot_of, write_epochs, write_snapshot,
 };
 pub use locks::keep_kafka_out;
 pub(in crate::log) use locks::lock;

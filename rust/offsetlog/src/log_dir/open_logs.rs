@@ -8,6 +8,7 @@
 use super::TopicPartition;
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::LogWriter;
+use crate::together::with_each;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,10 +17,6 @@ type Cell = Arc<Mutex<Held>>;
 
 /// Each use pays for looking at this many open logs, while more are open than allowed.
 const LOOKS: usize = 32;
-/// Up to this many logs are closed or synced one after the other.
-const FEW: usize = 32;
-/// Threads that close or sync more than those.
-const THREADS: usize = 8;
 
 /// The state of one partition's cell.
 #[derive(Debug, Default)]
@@ -326,40 +323,6 @@ impl OpenLogs {
     }
 }
 
-/// Calls `work` for each item, even after an error. Uses several threads for many items: they wait for the disk together, and a file
-/// system's journal commits them at once.
-///
-/// # Errors
-/// An error of `work`; `Poisoned` if it panicked.
-pub(super) fn with_each<T: Sync>(
-    items: &[T],
-    work: impl Fn(&T) -> Result<()> + Sync,
-) -> Result<()> {
-    let do_some = |some: &[T]| some.iter().map(&work).fold(Ok(()), Result::and);
-    if items.len() <= FEW {
-        return do_some(items);
-    }
-    std::thread::scope(|scope| {
-        let do_some = &do_some;
-        let mut done = Ok(());
-        let mut threads = Vec::with_capacity(THREADS);
-        for some in items.chunks(items.len().div_ceil(THREADS)) {
-            let thread = std::thread::Builder::new().name("offsetlog-logs".to_owned());
-            match thread.spawn_scoped(scope, move || do_some(some)) {
-                Ok(started) => threads.push(started),
-                // Without a thread the caller does it.
-                Err(_) => done = done.and(do_some(some)),
-            }
-        }
-        threads.into_iter().fold(done, |done, thread| {
-            done.and(thread.join().unwrap_or_else(|_| {
-                let first = "a thread that closed or synced logs panicked".to_owned();
-                Err(Error::new(ErrorKind::Poisoned { first }))
-            }))
-        })
-    })
-}
-
 /// Closes the log in a cell and leaves `left` there.
 fn close(held: &mut Held, left: Held) -> Result<()> {
     match std::mem::replace(held, left) {
@@ -370,29 +333,4 @@ fn close(held: &mut Held, left: Held) -> Result<()> {
 
 fn lock(cell: &Mutex<Held>) -> MutexGuard<'_, Held> {
     cell.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// A log that cannot be closed keeps no other one open.
-    #[test]
-    fn each_is_done_once_and_an_error_is_given() {
-        for many in [1, FEW, FEW + 1, 10 * FEW + 3] {
-            let items: Vec<AtomicUsize> = (0..many).map(|_| AtomicUsize::new(0)).collect();
-            let bad = many / 2;
-            let done = with_each(&items, |item| {
-                item.fetch_add(1, Ordering::SeqCst);
-                if std::ptr::eq(item, &raw const items[bad]) {
-                    return Err(Error::new(ErrorKind::Closed));
-                }
-                Ok(())
-            });
-            assert!(matches!(done.unwrap_err().kind(), ErrorKind::Closed));
-            assert!(items.iter().all(|item| item.load(Ordering::SeqCst) == 1));
-            assert!(with_each(&items, |_| Ok(())).is_ok());
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::empty_folders::check_new_log_dirs;
 use super::listing::Listing;
-use super::open_logs::{OpenLogs, with_each};
+use super::open_logs::OpenLogs;
 use super::routing::{Partitioner, Router};
 use super::{Inner, LogDir, TopicPartition};
 use crate::append_info::AppendInfo;
@@ -12,6 +12,7 @@ use crate::disk::{Disk, Lock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::folder::{is_there, refuse_unless_log_dir};
 use crate::log::{AppendOptions, LogWriter, OpenOptions, WriteOptions, open_for_append_in};
+use crate::together::with_each;
 use offsetlog_format::OffsetCheckpointFile;
 use offsetlog_format::name::{DirectoryState, directory_name, directory_name_in_state};
 use std::collections::{BTreeSet, HashMap};

@@ -88,6 +88,7 @@ impl Loading<'_> {
         };
         files.drop_stray(&mut snapshots)?;
         files.rebuild(&mut snapshots, &mut tracked, log_end)?;
+        self.settle_snapshots()?;
         self.report.log_start_offset = log_start;
         self.report.log_end_offset = log_end;
         // Closing the log lowers the checkpoint's line, as a broker's start does: from then on nobody can tell.
@@ -110,6 +111,15 @@ impl Loading<'_> {
             gap: self.gap,
             report: self.report,
         })
+    }
+
+    /// Does with the snapshots what was left for the end.
+    fn settle_snapshots(&self) -> Result<()> {
+        let mut due = self.due_snapshots.borrow_mut();
+        if due.has_doubted() {
+            self.before_change()?;
+        }
+        due.settle(self.directory)
     }
 
     /// Returns the producer state at the base offset of a segment that is about to be scanned. If the whole segment is recovered, this
@@ -154,6 +164,7 @@ impl Loading<'_> {
             dry_run: self.terms.dry_run,
             clean: false,
             recovered: self.recovered_place(),
+            due: Some(&self.due_snapshots),
         }
     }
 

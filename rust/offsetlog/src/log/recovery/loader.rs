@@ -4,6 +4,7 @@
 //! Kafka trusts a file or deletes it silently, this checks it, keeps a copy and reports it. Opening refuses to cut whole batches, except
 //! those that lost power explains; [`recover`](crate::recover) cuts them.
 
+use super::due_snapshots::DueSnapshots;
 use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
 use super::repair_segment::CUT_FOLDER;
@@ -20,6 +21,7 @@ use crate::log::state::{PartitionState, Start, is_ours};
 use crate::log::view::not_a_file;
 use crate::segment::{Directory, active, segment_path};
 use offsetlog_format::{FileName, FileState, LeaderEpochs, SegmentFile, counted};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -63,6 +65,7 @@ pub(in crate::log) struct Loading<'l> {
     /// The end of the last segment, if that segment was not scanned whole.
     pub(in crate::log) tail: Option<sanity_check::Tail>,
     pub(in crate::log) gap: Option<i64>,
+    pub(super) due_snapshots: RefCell<DueSnapshots>,
     compacted: bool,
     interrupt: Option<&'l Interrupt>,
     /// Where losses and unfinished changes are noted; `None` in a dry run.
@@ -86,6 +89,7 @@ pub(in crate::log) fn load(
     interrupt: Option<&Interrupt>,
 ) -> Result<Loaded> {
     let place = (!terms.dry_run).then_some(place);
+    let due_snapshots = RefCell::new(DueSnapshots::new(terms.start.same_boot));
     let mut loading = Loading {
         directory,
         rule: Rule {
@@ -102,6 +106,7 @@ pub(in crate::log) fn load(
         files: Files::default(),
         tail: None,
         gap: None,
+        due_snapshots,
         compacted: config.is_compacted(),
         interrupt,
         place,

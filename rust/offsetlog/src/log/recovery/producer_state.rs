@@ -3,6 +3,7 @@
 //! Source: Kafka's `UnifiedLog.rebuildProducerState`. Unlike Kafka, this also scans the log if all snapshots are missing after a clean
 //! shutdown, so that duplicates are still recognised.
 
+use super::due_snapshots::DueSnapshots;
 use super::interrupted_swaps;
 use super::scan_segment::{self, producer_batch};
 use crate::disk::read_whole;
@@ -10,12 +11,13 @@ use crate::error::{Error, Result};
 use crate::log::producers::{
     Changes, Origin, PRODUCER_EXPIRATION_MS, ProducerStates, TRANSACTION_VERSION_UNKNOWN,
 };
-use crate::log::state::{PartitionState, write_snapshot};
+use crate::log::state::{PartitionState, snapshot_of, write_snapshot};
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{SCAN_BYTES, Step};
 use crate::segment::{Directory, segment_path};
 use offsetlog_format::ProducerSnapshotEntry;
 use offsetlog_format::snapshot::read_producer_snapshot;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -72,6 +74,8 @@ pub(in crate::log) struct ProducerFiles<'l> {
     pub(in crate::log) clean: bool,
     /// Where the first change is noted before it is made, in a recovery.
     pub(in crate::log) recovered: Option<&'l PartitionState>,
+    /// What is left for the end of a recovery. Without it a snapshot is deleted, or written durably, at once.
+    pub(in crate::log) due: Option<&'l RefCell<DueSnapshots>>,
 }
 
 impl ProducerFiles<'_> {
@@ -154,8 +158,7 @@ impl ProducerFiles<'_> {
             return Ok(());
         }
         if !self.dry_run {
-            self.before_change()?;
-            match write_snapshot(self.directory, &tracked.states) {
+            match self.write_now_or_later(&tracked.states) {
                 // Without it the next opening scans more. A log on a full disk must open, so that room can be made.
                 Err(error) if error.is_out_of_room() => return Ok(()),
                 written => written?,
@@ -164,6 +167,20 @@ impl ProducerFiles<'_> {
         snapshots.insert(offset);
         tracked.last_snapshot = offset;
         Ok(())
+    }
+
+    fn write_now_or_later(&self, states: &ProducerStates) -> Result<()> {
+        let Some(due) = self.due else {
+            self.before_change()?;
+            return write_snapshot(self.directory, states);
+        };
+        let (offset, bytes) = snapshot_of(states)?;
+        let mut due = due.borrow_mut();
+        if due.keep_if_same(self.directory, offset, &bytes)? {
+            return Ok(());
+        }
+        self.before_change()?;
+        due.write(self.directory, offset, &bytes)
     }
 
     /// Deletes snapshots that belong to no segment, when a log is loaded. The newest of them is kept if it is above the last base offset:
@@ -205,6 +222,10 @@ impl ProducerFiles<'_> {
     fn remove(&self, snapshots: &mut BTreeSet<i64>, offset: i64) -> Result<()> {
         snapshots.remove(&offset);
         if self.dry_run {
+            return Ok(());
+        }
+        if let Some(due) = self.due {
+            due.borrow_mut().doubt(offset);
             return Ok(());
         }
         self.before_change()?;

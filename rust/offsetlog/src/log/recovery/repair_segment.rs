@@ -6,7 +6,7 @@ use super::interrupted_swaps;
 use super::loader::{Loading, RECOVER};
 use super::report::Cut;
 use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
-use crate::disk::{Access, Disk, IoCall, read_whole, write_whole};
+use crate::disk::{Access, IoCall, read_whole, write_whole};
 use crate::error::{Error, Result};
 use crate::folder::is_there;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -76,6 +76,9 @@ impl Loading<'_> {
         let next = later.first().copied();
         let lost = self.lost((base, next), contents.valid_bytes, damage.batches_follow)?;
         self.before_cut(had_batches, contents.next_offset)?;
+        self.due_snapshots
+            .borrow_mut()
+            .delete_doubted(self.directory)?;
         let reason = reason_of(&damage.error);
         let bytes = contents.file_bytes - contents.valid_bytes;
         let kept = self.save_truncated_bytes(&path, contents.valid_bytes, bytes)?;
@@ -393,7 +396,7 @@ impl Loading<'_> {
                 continue;
             }
             self.before_change()?;
-            match write(disk.as_ref(), &path, bytes) {
+            match self.write_index(&path, bytes) {
                 Err(error) if error.is_out_of_room() => {
                     if let Some(entries) = sound {
                         // It is correct: it stays, with the zeros at its end.
@@ -401,7 +404,7 @@ impl Loading<'_> {
                     } else {
                         // A wrong index is useless: deleting it makes room for the new one.
                         interrupted_swaps::remove(disk.as_ref(), &path)?;
-                        match write(disk.as_ref(), &path, bytes) {
+                        match self.write_index(&path, bytes) {
                             // The active segment begins without one, as after a roll, and gets the entries of what is appended.
                             Err(error) if may_wait && error.is_out_of_room() => {
                                 bytes.clear();
@@ -425,6 +428,23 @@ impl Loading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Writes an index durably: the next opening trusts it without asking whether it was synced. Snapshots that are about to go make room.
+    fn write_index(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        let write = || {
+            write_whole(self.directory.disk.as_ref(), path, bytes)
+                .map_err(|failed| Error::failed_call(path, failed))
+        };
+        match write() {
+            Err(error) if error.is_out_of_room() && self.due_snapshots.borrow().has_doubted() => {
+                self.due_snapshots
+                    .borrow_mut()
+                    .delete_doubted(self.directory)?;
+                write()
+            }
+            written => written,
+        }
     }
 }
 
@@ -461,11 +481,6 @@ pub(super) fn count_batches(
         }
         check()?;
     }
-}
-
-/// Writes the file durably: the next opening trusts it without asking whether it was synced.
-fn write(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<()> {
-    write_whole(disk, path, bytes).map_err(|failed| Error::failed_call(path, failed))
 }
 
 fn reason_of(error: &Error) -> String {

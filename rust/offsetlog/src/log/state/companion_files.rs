@@ -11,11 +11,10 @@ use offsetlog_format::{LeaderEpochs, PartitionMetadata, Uuid};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Returns the path and the bytes of a snapshot of this state.
-fn snapshot_of(directory: &Directory, producers: &ProducerStates) -> Result<(PathBuf, Vec<u8>)> {
-    let path = segment_path(&directory.path, producers.end_offset(), ".snapshot");
+/// Returns the offset and the bytes of a snapshot of this state.
+pub(in crate::log) fn snapshot_of(producers: &ProducerStates) -> Result<(i64, Vec<u8>)> {
     let bytes = write_producer_snapshot(&producers.to_snapshot())?;
-    Ok((path, bytes))
+    Ok((producers.end_offset(), bytes))
 }
 
 /// Writes a producer snapshot durably.
@@ -23,7 +22,8 @@ pub(in crate::log) fn write_snapshot(
     directory: &Directory,
     producers: &ProducerStates,
 ) -> Result<()> {
-    let (path, bytes) = snapshot_of(directory, producers)?;
+    let (offset, bytes) = snapshot_of(producers)?;
+    let path = segment_path(&directory.path, offset, ".snapshot");
     write_whole(directory.disk.as_ref(), &path, &bytes)
         .map_err(|failed| Error::failed_call(&path, failed))
 }
@@ -33,7 +33,8 @@ pub(in crate::log) fn place_snapshot(
     directory: &Directory,
     producers: &ProducerStates,
 ) -> Result<(PathBuf, Arc<dyn DiskFile>)> {
-    let (path, bytes) = snapshot_of(directory, producers)?;
+    let (offset, bytes) = snapshot_of(producers)?;
+    let path = segment_path(&directory.path, offset, ".snapshot");
     let temporary = temporary(&path);
     let written = directory
         .disk

@@ -248,6 +248,7 @@ impl PartitionWriter {
             dry_run: false,
             clean: false,
             recovered: None,
+            due: None,
         };
         let mut tracked = Tracked {
             states: std::mem::replace(&mut self.producers.states, ProducerStates::new()),
