@@ -264,7 +264,7 @@ impl Core {
             return;
         }
         self.held.remove(name);
-        let mut is_back = false;
+        let (mut is_back, mut is_replaced) = (false, false);
         let state = match self.topics.get_mut(name) {
             // The disk is preparing it. Later looks decide.
             Some(known) if known.state == TopicState::Making && !id.is_zero() && known.id != id => {
@@ -293,6 +293,8 @@ impl Core {
                         config: None,
                     });
                 }
+                // Nothing was copied of the one before, but groups may have told offsets of it.
+                is_replaced = is_another(known.id, id);
                 if !id.is_zero() {
                     known.id = id;
                 }
@@ -343,6 +345,9 @@ impl Core {
             for (_, each) in self.of_topic(name) {
                 each.proven = each.proven.max(each.proving);
             }
+        }
+        if is_replaced {
+            self.groups.forget(name, now);
         }
         if is_back {
             for (_, each) in self.of_topic(name) {

@@ -1,8 +1,8 @@
 //! Tests that follow the source's deletes: what is deleted, when, and what stays.
 
 use super::cases::{append, assert_same, commit, finished, go_on, told};
-use super::{Run, lock, log_bytes};
-use crate::mirror::core::{Asked, Core, Node};
+use super::{NODES, Run, lock, log_bytes};
+use crate::mirror::core::{Asked, Core, Node, Request};
 use crate::mirror::report::EventKind;
 use offsetlog::{GroupsOptions, LogDir, OpenOptions};
 use std::collections::BTreeSet;
@@ -288,6 +288,42 @@ fn an_answer_for_the_deleted_topic_is_not_taken_for_the_one_made_anew() {
     append(&mut run, 0);
     go_on(&mut run, 20_000, |_, _| true);
     assert_same(&run, 0);
+}
+
+/// Goes on for ten seconds in which nobody tells the settings of topics, so that nothing of them gets onto the disk.
+fn go_on_without_settings(run: &mut Run) {
+    for _ in 0..100 {
+        for node in NODES {
+            run.ask(node);
+            match run.asked.remove(&node) {
+                Some(Request { asked, .. }) if matches!(asked, Asked::Configs(_)) => {
+                    lock(&run.core).failed(node, Some(&asked), "cut", run.now);
+                }
+                asked => run.asked.extend(asked.map(|asked| (node, asked))),
+            }
+            run.answer(node, false);
+        }
+        while !run.arrived.is_empty() {
+            run.work();
+        }
+        run.now += 100;
+    }
+}
+
+#[test]
+fn offsets_of_a_topic_that_was_made_anew_before_it_was_copied_are_not_the_new_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = following(folder.path());
+    commit(&mut run, 0, 0);
+    go_on_without_settings(&mut run);
+    assert_eq!(topics(&run), names(&[]));
+    run.model.make("orders", 2);
+    go_on_without_settings(&mut run);
+    assert_eq!(topics(&run), names(&[]));
+    go_on(&mut run, 20_000, |_, _| true);
+    assert_eq!(topics(&run), names(&["kept", "orders", "other"]));
+    assert_same(&run, 0);
+    assert_eq!(committed(&mut run), []);
 }
 
 #[test]
