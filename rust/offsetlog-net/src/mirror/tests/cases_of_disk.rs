@@ -63,6 +63,7 @@ fn put(run: &mut Run, number: usize, base: i64, producer_id: i64) {
         last: base,
         bytes: batch(base, partition.epoch, producer_id),
         is_there: true,
+        was_removed: false,
     });
     run.model.settle();
 }

@@ -46,6 +46,8 @@ pub(super) struct ModelBatch {
     pub(super) bytes: Vec<u8>,
     /// False once compaction removed it.
     pub(super) is_there: bool,
+    /// A leader removed it, and a later one has it: who followed the first does not.
+    pub(super) was_removed: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -375,6 +377,7 @@ impl Model {
             last: base + records.len() as i64 - 1,
             bytes,
             is_there: true,
+            was_removed: false,
         });
     }
 
@@ -401,6 +404,7 @@ impl Model {
             .is_some_and(|batch| !batch.is_there)
         {
             partition.log[keep - 1].is_there = true;
+            partition.log[keep - 1].was_removed = true;
         }
         let gone: Vec<Vec<u8>> = partition
             .log
