@@ -1,4 +1,5 @@
-//! What another process does between two calls of this one: before a partition is locked, or before a segment is read.
+//! What another process or thread does between two calls of this one: before a partition is locked, before a segment is read, or before a
+//! file of a deleted topic is removed.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -12,6 +13,7 @@ use offsetlog::{
 };
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the other process does, and the lock file that was opened before it did so.
@@ -20,13 +22,27 @@ type Work = Box<dyn FnOnce() -> PathBuf + Send>;
 /// What it does to a segment.
 type Cut = Box<dyn FnOnce() + Send>;
 
+/// What is done before each file or folder of a deleted topic is removed, which may fail.
+type Removal = Box<dyn FnMut() -> io::Result<()> + Send>;
+
 /// The system's disk, on which another process does something once: when a partition is about to be locked, whose lock file is open by then,
 /// or when a segment is about to be read, which is open by then. That process has the partition in the second case.
 #[derive(Clone, Default)]
 struct Meanwhile {
     before_lock: Arc<Mutex<Option<Work>>>,
     before_read: Arc<Mutex<Option<Cut>>>,
+    before_removal: Arc<Mutex<Option<Removal>>>,
     is_held: bool,
+}
+
+impl Meanwhile {
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        if !path.to_string_lossy().contains("-delete") {
+            return Ok(());
+        }
+        let mut work = self.before_removal.lock().unwrap();
+        work.as_mut().map_or(Ok(()), |work| work())
+    }
 }
 
 impl std::fmt::Debug for Meanwhile {
@@ -111,10 +127,12 @@ impl Disk for Meanwhile {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
+        self.remove(path)?;
         RealDisk.unlink(path)
     }
 
     fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.remove(path)?;
         RealDisk.remove_directory(path)
     }
 
@@ -380,4 +398,77 @@ fn a_log_that_is_cut_to_its_start_while_it_is_read_ends_there() {
     .unwrap();
     assert_eq!(reader.log_start_offset().unwrap(), 3);
     assert_eq!(reader.log_end_offset().unwrap(), 3);
+}
+
+/// A log dir with a deleted topic whose folder is due, that folder, and where to put what is done while it is removed.
+fn with_one_to_remove(path: &Path) -> (LogDir, PathBuf, Arc<Mutex<Option<Removal>>>) {
+    let disk = Meanwhile::default();
+    let before_removal = Arc::clone(&disk.before_removal);
+    let now = Arc::new(AtomicI64::new(1_700_000_000_000));
+    let clock = Arc::clone(&now);
+    let options = OpenOptions {
+        disk: Arc::new(disk),
+        clock: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..OpenOptions::default()
+    };
+    let log_dir = log_dir(path, &options);
+    create(&log_dir, "t", &[]);
+    append(&log_dir, "t", 1);
+    log_dir.delete_topic("t").unwrap();
+    now.fetch_add(60_000, Ordering::SeqCst);
+    let renamed = renamed_lock(path).parent().unwrap().to_path_buf();
+    (log_dir, renamed, before_removal)
+}
+
+/// What is gone is told, whatever happens to the log dir by then: nobody else can tell it.
+#[test]
+fn what_was_removed_is_told_though_the_log_dir_was_closed_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log_dir, renamed, before_removal) = with_one_to_remove(folder.path());
+    let other_thread = log_dir.clone();
+    *before_removal.lock().unwrap() = Some(Box::new(move || {
+        other_thread.close().unwrap();
+        Ok(())
+    }));
+    let mut removed = Vec::new();
+    let done = log_dir.remove_deleted_into(false, &mut removed);
+    assert!(!renamed.exists());
+    assert_eq!(removed, [renamed], "{done:?}");
+    done.unwrap();
+    let again = log_dir.remove_deleted_into(false, &mut removed);
+    assert!(matches!(again.unwrap_err().kind(), ErrorKind::Closed));
+}
+
+/// Whichever file cannot be removed: the folder is not told as removed, and the next call removes it.
+#[test]
+fn a_folder_of_which_something_cannot_be_removed_still_waits() {
+    let mut failures = 0;
+    for nth in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let (log_dir, renamed, before_removal) = with_one_to_remove(folder.path());
+        let mut calls = 0;
+        *before_removal.lock().unwrap() = Some(Box::new(move || {
+            calls += 1;
+            if calls == nth {
+                return Err(io::Error::other("a bad sector"));
+            }
+            Ok(())
+        }));
+        let mut removed = Vec::new();
+        let done = log_dir.remove_deleted_into(false, &mut removed);
+        if done.is_ok() {
+            assert_eq!(removed, [renamed]);
+            break;
+        }
+        failures += 1;
+        assert_eq!(removed, [] as [PathBuf; 0], "{nth}");
+        assert!(renamed.is_dir(), "{nth}");
+        for dry_run in [true, false] {
+            assert_eq!(log_dir.remove_deleted(dry_run).unwrap(), [&*renamed]);
+        }
+        assert!(!renamed.exists(), "{nth}");
+        assert!(log_dir.remove_deleted(false).unwrap().is_empty(), "{nth}");
+        log_dir.close().unwrap();
+    }
+    assert!(failures > 4, "{failures}");
 }
