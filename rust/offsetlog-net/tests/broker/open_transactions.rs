@@ -69,6 +69,41 @@ fn without_any_state_they_are_aborted_only_if_asked_for() {
     assert_eq!(read(&mut Client::new(&broker)), ALL);
 }
 
+/// Beside a file that recovery kept there is nothing of a mirror, and it is no directory.
+#[test]
+fn those_of_a_kept_file_are_decided_too() {
+    let folder = copy(&["kafka-4.3.0/clean/log-dir-2/g-txn-0"]);
+    let partition = folder.path().join("g-txn-0");
+    // All of the log in one file.
+    let segments = std::fs::read_dir(&partition)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> = segments
+        .filter(|path| path.extension().is_some_and(|it| it == "log"))
+        .collect();
+    segments.sort();
+    let bytes: Vec<u8> = segments
+        .iter()
+        .flat_map(|path| std::fs::read(path).unwrap())
+        .collect();
+    let kept = partition.join(format!("offsetlog-cut/{:020}.log.0", 0));
+    std::fs::create_dir(kept.parent().unwrap()).unwrap();
+    std::fs::write(&kept, bytes).unwrap();
+    let waiting = Broker::open(&[&kept], ServeOptions::default()).unwrap();
+    let (seen, end) = read(&mut Client::new(&waiting));
+    assert!(seen < ALL.0 && end < ALL.1, "{seen} {end}");
+    let broker = Broker::open(&[&kept], decide(true)).unwrap();
+    assert_eq!(read(&mut Client::new(&broker)), ALL);
+    let open = reported(&broker);
+    assert!(!open.is_empty() && open.iter().all(|each| each.commit == Some(false)));
+    let warnings = broker.report().warnings;
+    assert!(
+        !warnings
+            .iter()
+            .any(|warning| warning.contains("a mirror's copy"))
+    );
+}
+
 /// A coordinator's partition that cannot be read may hold the record of a commit.
 #[test]
 fn they_wait_while_a_coordinators_partition_cannot_be_read() {
