@@ -1,5 +1,7 @@
 //! Damaged directories of real brokers, and logs of ours that were cut, appended to, truncated and compacted.
 
+#[path = "salvage_left_out_tests.rs"]
+mod left_out;
 #[path = "salvage_truncated_tests.rs"]
 mod truncated;
 
