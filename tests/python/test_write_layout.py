@@ -174,3 +174,37 @@ def test_a_topic_that_is_there_counts_beside_a_log_dir_that_is_new(tmp_path: Pat
     (other / ".lock").touch()
     assert written(rows_of(), paths, topic="t").records == len(KEYS)
     assert keys_of(paths, "t") == by_key(3)
+
+
+@pytest.fixture
+def unread(paths: list[Path]) -> Path:
+    """What says which topic `g-codec-gzip` is, as on a disk that fails there: nobody can ask how many partitions it has."""
+    (found,) = [path for folder in paths for path in folder.glob("g-codec-gzip-0/partition.metadata")]
+    found.unlink()
+    found.mkdir()
+    with LogDir.open(paths) as log_dir, pytest.raises(OSError, match=r"partition\.metadata"):
+        log_dir._engine().partition_count("g-codec-gzip")  # noqa: SLF001  # as the layout asks
+    return found
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("topic", ["g-codec-lz4", None])
+def test_a_topic_that_cannot_be_asked_about_is_no_concern_of_the_others(paths: list[Path], topic: str | None) -> None:
+    rows = rows_of() if topic is not None else rows_of(topic="g-codec-lz4")
+    assert written(rows, paths, topic=topic, single_replica=True).records == len(KEYS)
+    with LogDir.open(paths) as log_dir:
+        count = len(log_dir.topics()["g-codec-lz4"])
+    assert keys_of(paths, "g-codec-lz4") == by_key(count)
+
+
+@pytest.mark.usefixtures("unread")
+@pytest.mark.parametrize("topic", ["g-codec-gzip", None])
+def test_keys_of_a_topic_that_cannot_be_asked_about_are_refused_by_the_sink(paths: list[Path], topic: str | None) -> None:
+    rows = rows_of() if topic is not None else rows_of(topic="g-codec-gzip")
+    with LogDir.open(paths) as log_dir:
+        before = log_dir.end_offsets()
+    with pytest.raises(OSError, match=r"partition\.metadata") as refused:
+        written(rows, paths, topic=topic, single_replica=True)
+    assert "_check_whole" in {entry.name for entry in refused.traceback}
+    with LogDir.open(paths) as log_dir:
+        assert log_dir.end_offsets() == before
