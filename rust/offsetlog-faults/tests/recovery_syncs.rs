@@ -1,5 +1,9 @@
 //! What a recovery wrote is durable when it ends, whatever it left for its end; and what was right it leaves alone.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
 
 use offsetlog::disk::Disk;
 use offsetlog::{LogConfig, LogWriter, OpenOptions, RecoverOptions, Result, WriteOptions, recover};
@@ -14,6 +18,10 @@ const PARTITION: &str = "/sim/logs/g-txn-1";
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/data/kafka-4.3.0/clean/log-dir-2/g-txn-1")
+}
+
+fn is_segment(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|of| of == "log")
 }
 
 /// A disk with a partition of a broker that was killed: the files that `is_there` takes.
@@ -71,7 +79,7 @@ fn lost(disk: &SimDisk, seed: u64) -> World {
 /// A power failure behind the recovery takes nothing that it wrote, of each index and each snapshot.
 #[test]
 fn what_a_recovery_wrote_is_durable() {
-    let disk = SimDisk::new(killed(|name| name.ends_with(".log")));
+    let disk = SimDisk::new(killed(is_segment));
     let log = open(&disk).unwrap();
     let written = beside(&disk.world());
     let count = |suffix: &str| {
@@ -88,10 +96,10 @@ fn what_a_recovery_wrote_is_durable() {
 /// deleted.
 #[test]
 fn right_snapshots_stay() {
-    let disk = SimDisk::new(killed(|name| name.ends_with(".log")));
+    let disk = SimDisk::new(killed(is_segment));
     drop(open(&disk).unwrap());
     let first = beside(&disk.world());
-    let mut world = killed(|name| name.ends_with(".log"));
+    let mut world = killed(is_segment);
     for (path, bytes) in &first {
         world.put(path.to_str().unwrap(), bytes);
     }
@@ -134,7 +142,7 @@ fn a_refused_opening_deletes_no_snapshot() {
 /// A sync fails in the recovery, which says so. The second opening, of the same system, closes the log; then power is lost.
 #[test]
 fn a_failed_sync_is_not_forgotten() {
-    let bare = || SimDisk::new(killed(|name| name.ends_with(".log")));
+    let bare = || SimDisk::new(killed(is_segment));
     let disk = bare();
     open(&disk).unwrap().close().unwrap();
     let right = beside(&disk.world());
@@ -167,7 +175,7 @@ fn a_failed_sync_is_not_forgotten() {
 /// `recover` of a log that was closed, and lacks an index. Power is lost in it, at any time; an opening behind that is right.
 #[test]
 fn power_lost_in_recover_leaves_no_index_that_is_trusted() {
-    let disk = SimDisk::new(killed(|name| name.ends_with(".log")));
+    let disk = SimDisk::new(killed(is_segment));
     open(&disk).unwrap().close().unwrap();
     let right = beside(&disk.world());
     for gone in right.keys().filter(|path| {
