@@ -11,7 +11,7 @@ use crate::disk::Moment;
 use crate::error::Result;
 use crate::log::{Around, Log, OpenOptions, open_in};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -136,9 +136,9 @@ impl LogDir {
         let mut before = Answers::new();
         // Of their own: what all threads count together, they wait for.
         let options = Arc::new(self.0.options.clone());
-        let opened = partitions.iter();
-        let opened = opened.map(|partition| {
-            self.log_sharing(partition, &options, &mut before)
+        let opened = partitions.iter().zip(self.paths_of(partitions));
+        let opened = opened.map(|(partition, path)| {
+            self.log_sharing(partition, path, &options, &mut before)
                 .and_then(asked)
         });
         let opened: Vec<_> = opened.collect();
@@ -156,15 +156,37 @@ impl LogDir {
         self.one_by_one(partitions, asked)
     }
 
+    /// The directories of some partitions; `None` for one that has not exactly one.
+    ///
+    /// They are mostly neighbours in the listing, so each is first looked for behind the one before.
+    fn paths_of(&self, partitions: &[TopicPartition]) -> Vec<Option<PathBuf>> {
+        let listing = self.0.listing();
+        let mut next = None;
+        let path_of = |partition: &TopicPartition| {
+            let behind = next.as_mut().and_then(Iterator::next);
+            let mut found = behind.filter(|(listed, _)| *listed == partition);
+            if found.is_none() {
+                let mut from = listing.partitions.range(partition..);
+                found = from.next().filter(|(listed, _)| *listed == partition);
+                next = Some(from);
+            }
+            match found.map(|(_, paths)| paths.as_slice()) {
+                Some([path]) => Some(path.clone()),
+                _ => None,
+            }
+        };
+        partitions.iter().map(path_of).collect()
+    }
+
     /// Opens a partition with what others have asked of its log dir, or asks for the others. One of several replicas, and one whose
     /// directory was given itself, asks alone.
     fn log_sharing(
         &self,
         partition: &TopicPartition,
+        path: Option<PathBuf>,
         options: &Arc<OpenOptions>,
         known: &mut Answers,
     ) -> Result<Log> {
-        let path = self.path_of(partition).ok().flatten();
         let number = path.as_deref().and_then(|path| {
             let mut shared = self.0.shared.iter();
             shared.position(|shared| is_in(path, shared.log_dir()))
