@@ -5,18 +5,49 @@
 
 use crate::disk::{Disk, process_id};
 use crate::segment::live_offsets::LiveOffsets;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 use std::time::Duration;
 
 /// Identifies a directory within a process. A forked child has its parent's table but none of its writers. Simulated disks are
 /// distinct.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Key {
     process: u32,
     disk: usize,
     directory: (u64, u64),
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (_, inode) = self.directory;
+        state.write_u64(inode);
+    }
+}
+
+/// Hashes inodes: few directories have the same one. The table needs the highest bits to differ as well as the lowest.
+#[derive(Debug, Default)]
+struct Inodes(u64);
+
+impl Hasher for Inodes {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, inode: u64) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (self.0 ^ inode).wrapping_mul(ODD);
+        self.0 = mixed ^ mixed >> 32;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// What this process does to one partition directory.
@@ -28,9 +59,9 @@ pub(crate) struct Slot {
     ends: RwLock<Option<Arc<LiveOffsets>>>,
 }
 
-/// All slots that are in use, and some that were.
+/// All slots that are in use, and perhaps some that were.
 struct Slots {
-    by_directory: BTreeMap<Key, Weak<Slot>>,
+    by_directory: HashMap<Key, Weak<Slot>, BuildHasherDefault<Inodes>>,
     /// With so many, those that are not in use are dropped.
     many: usize,
 }
@@ -44,7 +75,7 @@ const TABLES: usize = 16;
 /// A directory's slot is in the table of its inode.
 static SLOTS: [Mutex<Slots>; TABLES] = [const {
     Mutex::new(Slots {
-        by_directory: BTreeMap::new(),
+        by_directory: HashMap::with_hasher(BuildHasherDefault::new()),
         many: MANY,
     })
 }; TABLES];
@@ -134,6 +165,28 @@ impl Slot {
     }
 }
 
+impl Drop for Slot {
+    /// Leaves no entry behind: whoever opens the directory next would have to look at it, and free it.
+    fn drop(&mut self) {
+        let Some(key) = self.key else {
+            return;
+        };
+        // Of a forked child's parent, whose table is another one. Nobody waits here: what stays is found by [`Slots::tidy`].
+        let Some(table) = table_of(key).filter(|_| key.process == process_id()) else {
+            return;
+        };
+        let Ok(mut slots) = table.try_lock() else {
+            return;
+        };
+        if let Entry::Occupied(entry) = slots.by_directory.entry(key)
+            // Another one may have taken its place already.
+            && std::ptr::eq(entry.get().as_ptr(), self)
+        {
+            entry.remove();
+        }
+    }
+}
+
 impl Slots {
     /// Forgets those that nobody uses, each time there may be twice as many as are used.
     fn tidy(&mut self) {
@@ -173,12 +226,16 @@ fn key_of(disk: &dyn Disk, directory: (u64, u64)) -> Key {
     }
 }
 
+fn table_of(key: Key) -> Option<&'static Mutex<Slots>> {
+    let (_, inode) = key.directory;
+    SLOTS.get((inode % TABLES as u64) as usize)
+}
+
 /// The table; `None` in a forked child if another thread of the parent held its lock during the fork.
 fn lock_slots(key: Key) -> Option<MutexGuard<'static, Slots>> {
     // It is held for less than a microsecond, unless its holder waits for a processor.
     const SPINS: u32 = 1_000;
-    let (_, inode) = key.directory;
-    let table = SLOTS.get((inode % TABLES as u64) as usize)?;
+    let table = table_of(key)?;
     for tries in 0..SPINS + 1_000 {
         match table.try_lock() {
             Ok(slots) => return Some(slots),
@@ -188,4 +245,38 @@ fn lock_slots(key: Key) -> Option<MutexGuard<'static, Slots>> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    fn entry(directory: (u64, u64)) -> Option<*const Slot> {
+        let slots = lock_slots(key_of(&RealDisk, directory)).unwrap();
+        let known = slots.by_directory.get(&key_of(&RealDisk, directory));
+        known.map(Weak::as_ptr)
+    }
+
+    #[test]
+    fn a_slot_leaves_no_entry_and_takes_no_other_one_away() {
+        let directory = (u64::MAX, 1);
+        let slot = Slot::of(&RealDisk, Some(directory));
+        assert!(Arc::ptr_eq(&slot, &Slot::of(&RealDisk, Some(directory))));
+        assert_eq!(entry(directory), Some(Arc::as_ptr(&slot)));
+        drop(slot);
+        // Where another test has the table just then, the entry stays.
+        let is_gone = |_| {
+            drop(Slot::of(&RealDisk, Some(directory)));
+            entry(directory).is_none()
+        };
+        assert!((0..1_000).any(is_gone));
+
+        let late = Slot::new(Some(key_of(&RealDisk, directory)));
+        let next = Slot::of(&RealDisk, Some(directory));
+        drop(late);
+        assert_eq!(entry(directory), Some(Arc::as_ptr(&next)));
+        let elsewhere = Slot::of(&RealDisk, Some((u64::MAX, 2)));
+        assert!(elsewhere.is_elsewhere(&next));
+    }
 }
