@@ -68,6 +68,14 @@ pub fn local_path(path: impl AsRef<Path>) -> Result<PathBuf> {
     std::path::absolute(&path).map_err(|error| Error::io(IoCall::Resolve, &path, error))
 }
 
+/// A name in a directory, as [`Path::join`], with room for both from the start.
+pub(crate) fn joined(directory: &Path, name: &str) -> PathBuf {
+    let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
+    path.push(directory);
+    path.push(name);
+    path
+}
+
 /// Whether a path is what [`std::path::absolute`] would make of it, as nearly all are that come from a listing.
 fn is_absolute_already(path: &[u8]) -> bool {
     let mut before = b' ';

@@ -352,7 +352,7 @@ impl Log {
     }
 
     fn next_view(&self, before: Option<&View>) -> Result<Arc<View>> {
-        let next = Arc::new(View::take(&self.0.directory, before, None)?);
+        let next = View::take(&self.0.directory, before, None)?;
         let mut current = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
         current.hand_on_damage(&next);
         *current = Arc::clone(&next);

@@ -17,6 +17,7 @@ use crate::checkpoints::Checkpoints;
 use crate::disk::{Access, Disk, DiskDirectory, DiskFile, FileStat, IoCall, Map};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
+use crate::local_path::joined;
 use index_maps::{IndexMaps, SegmentMaps};
 use live_offsets::LiveOffsets;
 use offset_index::OffsetIndex;
@@ -228,7 +229,7 @@ impl OpenSegment {
     fn new(segment: &Segment, open: Option<&dyn DiskDirectory>) -> Result<Self> {
         let directory = Arc::clone(&segment.directory);
         let name = segment_file_name(segment.base_offset, ".log") + segment.state.suffix();
-        let path = directory.path.join(&name);
+        let path = joined(&directory.path, &name);
         let file = match open {
             Some(open) => open.open(name.as_ref()),
             None => directory.disk.open(&path, Access::Read),

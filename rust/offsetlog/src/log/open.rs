@@ -292,7 +292,7 @@ fn build(
         options: Arc::clone(options),
         log_dir_was_locked,
         warnings: view.warnings.clone(),
-        view: RwLock::new(Arc::new(view)),
+        view: RwLock::new(view),
         scratch: Mutex::new(Vec::new()),
         verified: Mutex::default(),
         directory: Arc::clone(directory),

@@ -135,7 +135,7 @@ impl View {
         base: &Arc<Directory>,
         before: Option<&Self>,
         around: Option<(Around, Moment)>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         for _ in 0..LISTINGS_MAX {
             match Self::take_once(base, before, around) {
                 // A listed file was renamed in the meantime: lists again.
@@ -150,7 +150,7 @@ impl View {
         base: &Arc<Directory>,
         before: Option<&Self>,
         around: Option<(Around, Moment)>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let looked = around.map_or_else(Moment::now, |(_, looked)| looked);
         let names = Names::new(base, before.is_none());
         let mut origin = Origin::of(base, names.stat(), before);
@@ -237,7 +237,7 @@ impl View {
         (mut is_racy, looked): (bool, Moment),
         listing: Listing,
         mut segments: Vec<Arc<Segment>>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Self>> {
         let directory = &origin.directory;
         let Listing {
             base_offsets,
@@ -289,7 +289,8 @@ impl View {
             first
         };
         let log_start_offset = bounds.log_start.unwrap_or(0).max(lowest.unwrap_or(0));
-        Ok(Self {
+        // Shared at once: it is too large to be handed from one to the next.
+        Ok(Arc::new(Self {
             directory: Arc::clone(directory),
             slot: Arc::clone(&origin.slot),
             version: origin.version,
@@ -317,7 +318,7 @@ impl View {
             max_timestamps: Mutex::new(Vec::new()),
             opened: Mutex::new(VecDeque::new()),
             max_open_files: directory.limits.max_open_files.max(4),
-        })
+        }))
     }
 
     /// Whether nothing has changed since this view was taken. This process knows its own changes; otherwise this stats three or

@@ -6,6 +6,7 @@ use super::empty_folders::not_a_log_dir;
 use crate::disk::{Disk, EntryKind, IoCall};
 use crate::error::{Error, Result};
 use crate::folder::{self, FolderContents, FolderKind, REMOTE_INDEX_CACHE};
+use crate::local_path::joined;
 use crate::log::{SetAside, partition_name};
 use offsetlog_format::name::{DirectoryName, DirectoryState};
 use std::collections::BTreeMap;
@@ -107,7 +108,7 @@ impl Listing {
                     tell("a log dir itself; give its path to read it");
                 }
                 Ok(name) if name.state == DirectoryState::Live => {
-                    live.push((of_name(name), path.join(&entry.name)));
+                    live.push((of_name(name), joined(path, &entry.name)));
                 }
                 Ok(name) if name.state == DirectoryState::Delete => {
                     pending.push(path.join(&entry.name));
