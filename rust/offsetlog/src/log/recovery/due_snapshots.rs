@@ -12,7 +12,8 @@ use crate::segment::{Directory, segment_path};
 use crate::together::with_each;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// As many are synced at once: a failure to write a file is forgotten if the system drops the file from memory before somebody syncs it.
 const UNSYNCED_MAX: usize = 256;
@@ -63,7 +64,7 @@ impl DueSnapshots {
         }
         self.doubted.remove(&offset);
         // Its writer may have ended before it was synced.
-        self.sync_later(directory, offset)?;
+        self.unsynced.insert(offset);
         Ok(true)
     }
 
@@ -83,7 +84,13 @@ impl DueSnapshots {
         }
         self.doubted.remove(&offset);
         self.has_new_names = true;
-        self.sync_later(directory, offset)
+        self.unsynced.insert(offset);
+        Ok(())
+    }
+
+    /// Whether so many wait for being synced that it is done now, in a recovery that goes on.
+    pub(super) fn has_many_unsynced(&self) -> bool {
+        self.unsynced.len() >= UNSYNCED_MAX
     }
 
     /// Whether some wait for being deleted.
@@ -91,10 +98,17 @@ impl DueSnapshots {
         !self.doubted.is_empty()
     }
 
-    /// Makes durable what was written, and deletes what is doubted.
-    pub(super) fn settle(&mut self, directory: &Directory) -> Result<()> {
-        self.sync(directory)?;
-        self.delete_doubted(directory)?;
+    /// Makes durable what was written, and deletes what is doubted. `before_change` is called before the first one is deleted.
+    pub(super) fn settle(
+        &mut self,
+        directory: &Directory,
+        before_change: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        self.sync(directory, before_change)?;
+        if self.has_doubted() {
+            before_change()?;
+            self.delete_doubted(directory)?;
+        }
         if !std::mem::take(&mut self.has_new_names) {
             return Ok(());
         }
@@ -113,20 +127,39 @@ impl DueSnapshots {
         Ok(())
     }
 
-    fn sync_later(&mut self, directory: &Directory, offset: i64) -> Result<()> {
-        self.unsynced.insert(offset);
-        if self.unsynced.len() < UNSYNCED_MAX {
-            return Ok(());
+    /// Syncs what waits for it. What cannot be synced is deleted: the system would show it, and sync it later without an error, although the
+    /// disk does not have it.
+    pub(super) fn sync(
+        &mut self,
+        directory: &Directory,
+        before_change: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let disk = directory.disk.as_ref();
+        let path_of = |&offset: &i64| segment_path(&directory.path, offset, ".snapshot");
+        let paths: Vec<PathBuf> = self.unsynced.iter().map(path_of).collect();
+        self.unsynced.clear();
+        let failed = Mutex::new(Vec::new());
+        let synced = with_each(&paths, |path| {
+            let Err(error) = sync(disk, path) else {
+                return Ok(());
+            };
+            let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.push(path.clone());
+            // Without it the next opening scans more. A log on a full disk must open, so that room can be made.
+            if error.is_out_of_room() {
+                return Ok(());
+            }
+            Err(error)
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if !failed.is_empty() {
+            before_change()?;
         }
-        self.sync(directory)
-    }
-
-    fn sync(&mut self, directory: &Directory) -> Result<()> {
-        let unsynced: Vec<i64> = std::mem::take(&mut self.unsynced).into_iter().collect();
-        with_each(&unsynced, |&offset| {
-            let path = segment_path(&directory.path, offset, ".snapshot");
-            sync(directory.disk.as_ref(), &path)
-        })
+        let removed = failed
+            .iter()
+            .try_for_each(|path| interrupted_swaps::remove(disk, path));
+        // Of two failures the first one.
+        synced.and(removed)
     }
 }
 
@@ -148,19 +181,12 @@ fn is_not_ours(error: &io::Error) -> bool {
     )
 }
 
-/// Syncs a snapshot, unless it was removed since. One that cannot be synced is deleted: the system would show it, and sync it later without an
-/// error, although the disk does not have it.
+/// Syncs a snapshot, unless it was removed since.
 fn sync(disk: &dyn Disk, path: &Path) -> Result<()> {
-    let synced = match disk.open(path, Access::Write) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        file => file.and_then(|file| file.sync_all()),
-    };
-    let Err(error) = synced else { return Ok(()) };
-    let error = Error::io(IoCall::Sync, path, error);
-    let removed = interrupted_swaps::remove(disk, path);
-    if error.is_out_of_room() {
-        // Without it the next opening scans more. A log on a full disk must open, so that room can be made.
-        return removed;
+    match disk.open(path, Access::Write) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        file => file
+            .and_then(|file| file.sync_all())
+            .map_err(|error| Error::io(IoCall::Sync, path, error)),
     }
-    Err(error)
 }

@@ -116,10 +116,7 @@ impl Loading<'_> {
     /// Does with the snapshots what was left for the end.
     fn settle_snapshots(&self) -> Result<()> {
         let mut due = self.due_snapshots.borrow_mut();
-        if due.has_doubted() {
-            self.before_change()?;
-        }
-        due.settle(self.directory)
+        due.settle(self.directory, &|| self.before_change())
     }
 
     /// Returns the producer state at the base offset of a segment that is about to be scanned. If the whole segment is recovered, this

@@ -176,11 +176,14 @@ impl ProducerFiles<'_> {
         };
         let (offset, bytes) = snapshot_of(states)?;
         let mut due = due.borrow_mut();
-        if due.keep_if_same(self.directory, offset, &bytes)? {
-            return Ok(());
+        if !due.keep_if_same(self.directory, offset, &bytes)? {
+            self.before_change()?;
+            due.write(self.directory, offset, &bytes)?;
         }
-        self.before_change()?;
-        due.write(self.directory, offset, &bytes)
+        if due.has_many_unsynced() {
+            due.sync(self.directory, &|| self.before_change())?;
+        }
+        Ok(())
     }
 
     /// Deletes snapshots that belong to no segment, when a log is loaded. The newest of them is kept if it is above the last base offset:
