@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// As many are synced at once: a failure to write a file is forgotten if the system drops the file from memory before somebody syncs it.
+/// When so many wait they are synced: the system forgets that it could not write a file when it drops the file from memory.
 const UNSYNCED_MAX: usize = 256;
 
 /// What is left to do.
@@ -24,7 +24,7 @@ pub(in crate::log) struct DueSnapshots {
     /// Those that are there and do not count any more.
     doubted: BTreeSet<i64>,
     unsynced: BTreeSet<i64>,
-    /// What the system shows of a file may not be on the disk: a sync failed since it was switched on.
+    /// What the system shows of a file may not be on the disk: a sync may have failed since the machine was switched on.
     is_cache_doubtful: bool,
     /// Names changed since the directory was synced.
     has_new_names: bool,
@@ -118,7 +118,7 @@ impl DueSnapshots {
             .map_err(|error| Error::io(IoCall::SyncDirectory, &directory.path, error))
     }
 
-    /// Makes room.
+    /// Deletes what is doubted, now: it makes room.
     pub(super) fn delete_doubted(&mut self, directory: &Directory) -> Result<()> {
         for offset in std::mem::take(&mut self.doubted) {
             let path = segment_path(&directory.path, offset, ".snapshot");
