@@ -543,7 +543,7 @@ pub(crate) const fn is_of_topic(kind: &ErrorKind) -> bool {
     )
 }
 
-/// The offset behind the last batch, which may lie before the log end offset; that one if there is no batch.
+/// The offset behind the last batch, which may lie before the log end offset; the log start offset if there is no batch.
 fn end_of_batches(log: &LogWriter) -> Result<i64> {
     let (start, end) = (log.log_start_offset()?, log.log_end_offset()?);
     let mut step = 1;
@@ -554,8 +554,8 @@ fn end_of_batches(log: &LogWriter) -> Result<i64> {
             found = Some(batch?.last_offset.saturating_add(1));
         }
         match found {
-            // Without batches a copy stands where it was begun.
-            None if from == start => return Ok(end),
+            // Without batches it stands at its start: there the next opening finds its end, too.
+            None if from == start => return Ok(start),
             None => step = step.saturating_mul(8),
             Some(found) => return Ok(found),
         }

@@ -365,3 +365,44 @@ fn what_an_unclean_election_cut_below_the_sources_start_stays_and_the_gap_is_tol
     assert_eq!(lost.len(), 1, "{report:#?}");
     assert!(lost[0].contains("goes on behind them"), "{lost:?}");
 }
+
+/// An unclean leader wrote all of its log anew, and deleted up to an offset inside its first batch. By its epochs, which begin there by then,
+/// the copy is cut inside its own first batch: nothing is left of it.
+#[test]
+fn a_copy_of_which_a_cut_leaves_no_batch_goes_on_inside_the_leaders_first() {
+    for follow_deletes in [false, true] {
+        // Of a store that has one partition open at a time.
+        for seed in [5, 8] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut run = Run::new(folder.path(), seed, false);
+            run.model.topics.retain(|name, _| name == "orders");
+            run.options.follow_deletes = follow_deletes;
+            run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+            run.model.append_one("orders", 0, (10, 2), false, false);
+            append(&mut run, 1);
+            go_on(&mut run, 10_000, |_, _| true);
+            assert_same(&run, 0);
+            let partition = run.model.partition_of("orders", 0);
+            let leader = partition.leader;
+            partition.log.clear();
+            partition.lead(leader);
+            partition.epochs = vec![(partition.epoch, 1)];
+            partition.high_watermark = 0;
+            partition.told = 0;
+            partition.start = 1;
+            run.model.append_one("orders", 0, (10, 3), false, false);
+            append(&mut run, 1);
+            go_on(&mut run, 30_000, |_, _| true);
+            assert_same(&run, 0);
+            assert_eq!(kept(&run, 0), 1);
+            let report = lock(&run.core).report();
+            assert!(told(&report, EventKind::Problem).is_empty(), "{report:#?}");
+            let of_orders = report.partitions.iter().find(|each| each.partition == 0);
+            let of_orders = of_orders.unwrap();
+            assert_eq!(
+                (of_orders.log_start_offset, of_orders.log_end_offset),
+                (1, 3)
+            );
+        }
+    }
+}
