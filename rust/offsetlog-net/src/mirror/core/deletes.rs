@@ -161,7 +161,7 @@ impl Core {
         }
         let message = if follows {
             format!(
-                "the source deleted topic {name}; it stays here, for the source shows none of the topics that were copied before"
+                "the source deleted topic {name}; it stays here, for the source shows none of the topics that were copied before it was missed"
             )
         } else {
             format!("the source deleted topic {name}; it stays here")
@@ -210,7 +210,7 @@ impl Core {
             } else {
                 topic.away.is_told = true;
                 let message = format!(
-                    "the copy of topic {name} stays, for the source shows none of the topics that were copied before: move the copy's \
+                    "the copy of topic {name} stays, for the source shows none of the topics that were copied before it was made anew: move the copy's \
                      directories away, or mirror into another directory"
                 );
                 self.tell(MirrorEvent::topic(EventKind::Recreated, name, message));

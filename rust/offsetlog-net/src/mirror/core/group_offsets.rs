@@ -49,7 +49,7 @@ struct OfBroker {
     is_asked: bool,
     /// Whether all its groups were asked for once.
     is_known: bool,
-    /// Whether its next answer was asked for before a topic was deleted here: then it is asked again.
+    /// Whether its next answer was asked for before a topic was deleted here, or first shown: then it is asked again.
     is_stale: bool,
     failures: u32,
 }
@@ -133,6 +133,30 @@ impl GroupOffsets {
         self.beyond.retain(|(at, _), _| at.topic != topic);
         for broker in self.brokers.values_mut() {
             broker.begin_anew();
+            broker.is_stale = broker.is_asked;
+        }
+        self.ask_all_again(now);
+    }
+
+    /// A topic is shown for the first time. What was told of its name before may be of one that was deleted: that is asked for again.
+    pub(super) fn first_shown(&mut self, topic: &str, now: i64) {
+        let at = TopicPartition {
+            topic: topic.to_owned(),
+            partition: i32::MIN,
+        };
+        let waiting = self.pending.range((at, String::new())..);
+        let waiting: Vec<WaitingKey> = waiting
+            .map(|(key, _)| key)
+            .take_while(|(at, _)| at.topic == topic)
+            .cloned()
+            .collect();
+        if waiting.is_empty() && !self.brokers.values().any(|broker| broker.is_asked) {
+            return;
+        }
+        for key in waiting {
+            self.pending.remove(&key);
+        }
+        for broker in self.brokers.values_mut() {
             broker.is_stale = broker.is_asked;
         }
         self.ask_all_again(now);

@@ -338,6 +338,7 @@ impl Core {
                     leaders,
                 };
                 self.topics.insert(name.to_owned(), topic);
+                self.groups.first_shown(name, now);
                 TopicState::Settings
             }
         };

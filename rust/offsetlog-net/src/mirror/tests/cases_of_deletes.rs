@@ -326,6 +326,31 @@ fn offsets_of_a_topic_that_was_made_anew_before_it_was_copied_are_not_the_new_on
     assert_eq!(committed(&mut run), []);
 }
 
+/// Offsets of a topic that no look has shown may be of one that is made anew before the first one does.
+#[test]
+fn offsets_told_before_a_topic_was_shown_are_asked_for_again() {
+    for is_made_anew in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = following(folder.path());
+        run.model.hidden.insert("orders".to_owned());
+        commit(&mut run, 0, 0);
+        go_on(&mut run, 20_000, |_, _| true);
+        assert_eq!(topics(&run), names(&["kept", "other"]));
+        if is_made_anew {
+            run.model.make("orders", 2);
+        }
+        run.model.hidden.clear();
+        go_on(&mut run, 20_000, |_, _| true);
+        assert_eq!(topics(&run), names(&["kept", "orders", "other"]));
+        let wanted: &[_] = if is_made_anew {
+            &[]
+        } else {
+            &[("orders".to_owned(), 0, 0)]
+        };
+        assert_eq!(committed(&mut run), wanted);
+    }
+}
+
 #[test]
 fn records_that_the_source_deleted_are_deleted_and_their_segments_too() {
     let folder = tempfile::tempdir().unwrap();
