@@ -200,10 +200,12 @@ fn checksums(log: &Log) -> Outcome<Met> {
 
 fn records(mut scan: Scan) -> Outcome<Met> {
     let mut met = Met::default();
+    let mut is_whole = true;
     while let Some(mut batch) = scan.next_batch()? {
-        while let Some(record) = batch.next_record()? {
+        batch.for_each_record(|record| {
             let (Some(key), Some(value)) = (record.key, record.value) else {
-                return Err("a record of the benches has key and value".into());
+                is_whole = false;
+                return;
             };
             met.add(
                 record.offset as u64
@@ -213,7 +215,10 @@ fn records(mut scan: Scan) -> Outcome<Met> {
                     + u64::from(value.first().copied().unwrap_or(0))
                     + u64::from(value.last().copied().unwrap_or(0)),
             );
-        }
+        })?;
+    }
+    if !is_whole {
+        return Err("a record of the benches has key and value".into());
     }
     Ok(met)
 }

@@ -435,7 +435,7 @@ class Log:
         batch_rows
             At most this many rows in one Arrow batch; by default 32,768.
         batch_bytes
-            Bytes of keys, values and headers beyond which an Arrow batch is full; by default 512 KiB, which stays in the
+            Bytes of keys, values and headers beyond which an Arrow batch is full; by default 384 KiB, which stays in the
             processor's cache. Consumers that pay for each batch want more.
         verify_checksums
             ``False`` trusts the bytes: frames and bounds are still checked.

@@ -79,6 +79,21 @@ impl<'a> RecordsV2<'a> {
         self.count - self.left as i32
     }
 
+    /// Offset after the last decoded record; that of the batch before the first one.
+    #[must_use]
+    pub const fn next_offset(&self) -> i64 {
+        self.base_offset
+            .saturating_add(self.previous_delta)
+            .saturating_add(1)
+    }
+
+    /// Upper bound on the number of records that follow: what the header says, and no more than the payload can hold.
+    #[must_use]
+    pub fn records_left(&self) -> usize {
+        let held = self.rest.len() / MINIMUM_RECORD_BYTES;
+        usize::try_from(self.left).map_or(held, |left| left.min(held))
+    }
+
     /// Byte of the payload where the next record begins.
     const fn position(&self) -> usize {
         self.payload.len() - self.rest.len()

@@ -9,6 +9,7 @@ mod columns;
 mod digest;
 mod kept;
 mod parallel;
+mod plain;
 mod pool;
 mod rows;
 
@@ -164,7 +165,7 @@ pub fn schema(columns: &[Column]) -> SchemaRef {
 pub struct ArrowOptions {
     /// Maximum number of rows of a record batch.
     pub batch_rows: usize,
-    /// A record batch is full when its keys, values and headers have at least this many bytes. Default: half a MiB, because
+    /// A record batch is full when its keys, values and headers have at least this many bytes. Default: 384 KiB, because
     /// staying in the CPU cache between writing and reading saves more than fewer batches do.
     pub batch_bytes: usize,
     /// Number of threads that decompress and decode. With one, the thread that requests batches does the work; with more, that
@@ -176,7 +177,7 @@ impl Default for ArrowOptions {
     fn default() -> Self {
         Self {
             batch_rows: 32_768,
-            batch_bytes: 512 << 10,
+            batch_bytes: 384 << 10,
             threads: 1,
         }
     }
@@ -315,9 +316,18 @@ fn decode(
             return columns.push_rows(count, ready);
         }
     }
+    let mut is_plain = true;
     while let Some(record) = batch.next_record()? {
         columns.push(&record)?;
         if columns.is_full() {
+            ready.extend(columns.finish()?);
+        }
+        while is_plain && let Some(mut records) = batch.plain_records() {
+            is_plain = columns.push_plain(&mut records) > 0;
+            batch.step_to(records);
+            if !columns.is_full() {
+                break;
+            }
             ready.extend(columns.finish()?);
         }
     }

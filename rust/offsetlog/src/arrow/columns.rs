@@ -25,19 +25,19 @@ const LARGE_BYTES: usize = 1 << 20;
 pub(super) struct Columns {
     order: Vec<Column>,
     schema: SchemaRef,
-    options: ArrowOptions,
+    pub(super) options: ArrowOptions,
     pool: Arc<Pool>,
-    rows: usize,
-    bytes: usize,
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
     /// First row of the current Kafka batch. The values that its rows share are written in [`end`](Self::end).
     run_start: usize,
     batch: Option<(Log, BatchHeader)>,
-    key: Option<Bytes>,
-    value: Option<Bytes>,
-    offset: Option<Vec<i64>>,
-    timestamp: Option<Timestamps>,
-    headers: Option<HeaderLists>,
-    sequence: Option<Vec<i32>>,
+    pub(super) key: Option<Bytes>,
+    pub(super) value: Option<Bytes>,
+    pub(super) offset: Option<Vec<i64>>,
+    pub(super) timestamp: Option<Timestamps>,
+    pub(super) headers: Option<HeaderLists>,
+    pub(super) sequence: Option<Vec<i32>>,
     topic: Option<Bytes>,
     partition: Option<Vec<i32>>,
     timestamp_type: Option<Vec<i32>>,
@@ -86,6 +86,14 @@ impl Columns {
 
     pub(super) const fn needs_offsets(&self) -> bool {
         self.offset.is_some()
+    }
+
+    /// Whether the current record batch has a null key, value or timestamp.
+    pub(super) fn has_nulls(&self) -> bool {
+        let bytes = [&self.key, &self.value].into_iter().flatten();
+        let timestamps = self.timestamp.iter().map(|column| &column.validity);
+        let mut all = bytes.map(|column| &column.validity).chain(timestamps);
+        all.any(|validity| validity.0.is_some())
     }
 
     pub(super) const fn is_full(&self) -> bool {
@@ -331,6 +339,20 @@ impl Validity {
         self.0 = Some(bits);
     }
 
+    /// Adds so many nulls.
+    fn push_nulls(&mut self, rows_before: usize, count: usize) {
+        if count == 0 {
+            return;
+        }
+        if self.0.is_none() {
+            self.begin(rows_before);
+            return self.push_nulls(rows_before + 1, count - 1);
+        }
+        if let Some(bits) = &mut self.0 {
+            bits.append_n(count, false);
+        }
+    }
+
     fn take(&mut self) -> Option<NullBuffer> {
         self.0.take().map(|mut bits| NullBuffer::new(bits.finish()))
     }
@@ -338,9 +360,9 @@ impl Validity {
 
 /// Variable-length bytes.
 #[derive(Debug)]
-struct Bytes {
-    offsets: Vec<i32>,
-    values: Vec<u8>,
+pub(super) struct Bytes {
+    pub(super) offsets: Vec<i32>,
+    pub(super) values: Vec<u8>,
     validity: Validity,
 }
 
@@ -393,8 +415,8 @@ impl Bytes {
 
 /// Timestamps in microseconds.
 #[derive(Debug, Default)]
-struct Timestamps {
-    values: Vec<i64>,
+pub(super) struct Timestamps {
+    pub(super) values: Vec<i64>,
     validity: Validity,
 }
 
@@ -414,7 +436,7 @@ impl Timestamps {
 
 /// Lists of headers.
 #[derive(Debug)]
-struct HeaderLists {
+pub(super) struct HeaderLists {
     offsets: Vec<i32>,
     lists: Validity,
     key_offsets: Vec<i32>,
@@ -455,6 +477,14 @@ impl HeaderLists {
             }
         }
         self.offsets.push((self.key_offsets.len() - 1) as i32);
+    }
+
+    /// Adds so many rows without headers.
+    pub(super) fn push_none(&mut self, count: usize) {
+        let rows = self.offsets.len() - 1;
+        self.lists.push_nulls(rows, count);
+        let end = (self.key_offsets.len() - 1) as i32;
+        self.offsets.resize(self.offsets.len() + count, end);
     }
 
     fn take(&mut self) -> Result<ListArray, ArrowError> {

@@ -9,6 +9,7 @@ use crate::log::producers::parse_marker;
 use crate::log::values::Record;
 use crate::records::Records;
 use crate::segment::walk::Walk;
+use offsetlog_format::v2::RecordsV2;
 use offsetlog_format::{BatchHeader, Codec, RecordView};
 use std::sync::Arc;
 
@@ -129,6 +130,21 @@ impl<'s> Batch<'s> {
         }
     }
 
+    /// The records that follow, if they are of magic 2 and every record of the batch is wanted; for a loop that keeps their decoder in
+    /// registers. [`step_to`](Self::step_to) takes it back, before the next record that is not plain or has headers.
+    pub(crate) fn plain_records(&self) -> Option<RecordsV2<'s>> {
+        match &self.records {
+            Some(Records::V2(records)) if self.is_whole => Some(records.clone()),
+            _ => None,
+        }
+    }
+
+    /// Goes on where `records` stand, which were those of [`plain_records`](Self::plain_records).
+    pub(crate) fn step_to(&mut self, records: RecordsV2<'s>) {
+        self.next = self.next.max(records.next_offset());
+        self.records = Some(Records::V2(records));
+    }
+
     /// Decodes the next record, wanted or not. Opens the batch first if it was not yet.
     #[inline(never)]
     fn next_checked(&mut self) -> Result<Option<RecordView<'s>>> {
@@ -146,6 +162,33 @@ impl<'s> Batch<'s> {
             let error = self.place(Error::new(ErrorKind::from(error)));
             self.end_badly(error)
         })
+    }
+
+    /// Gives each remaining wanted record to `take`. Faster than a loop over [`next_record`](Self::next_record), which reads and writes the
+    /// decoder for each record.
+    ///
+    /// # Errors
+    /// As [`next_record`](Self::next_record); the records before were given.
+    #[inline]
+    pub fn for_each_record(&mut self, mut take: impl FnMut(&RecordView<'s>)) -> Result<()> {
+        while let Some(record) = self.next_record()? {
+            take(&record);
+            let Some(mut records) = self.plain_records() else {
+                continue;
+            };
+            loop {
+                let before = records.clone();
+                match records.next_plain() {
+                    Some(record) if record.headers.is_empty() => take(&record),
+                    _ => {
+                        records = before;
+                        break;
+                    }
+                }
+            }
+            self.step_to(records);
+        }
+        Ok(())
     }
 
     /// Decodes the remaining wanted records, and returns their number.
