@@ -70,6 +70,28 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// Returns the next record for which `is_wanted` holds, and decodes all before it.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        is_wanted: impl Fn(&RecordView<'a>) -> bool,
+    ) -> Result<Option<RecordView<'a>>, FormatError> {
+        // Without an error type between, a record that is passed stays in registers.
+        if let Self::V2(records) = self {
+            while let Some(record) = records.next_plain() {
+                if is_wanted(&record) {
+                    return Ok(Some(record));
+                }
+            }
+        }
+        while let Some(record) = self.next_record()? {
+            if is_wanted(&record) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
     /// Offset of the first record; `None` if there is none or it cannot be decoded.
     pub(crate) fn first_offset(mut self) -> Option<i64> {
         self.next_record()

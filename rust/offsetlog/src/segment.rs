@@ -10,6 +10,7 @@ pub(crate) mod index_maps;
 pub(crate) mod indexing;
 pub(crate) mod live_offsets;
 pub(crate) mod offset_index;
+mod sorted;
 pub(crate) mod time_index;
 pub(crate) mod walk;
 
@@ -24,6 +25,7 @@ use offset_index::OffsetIndex;
 use offsetlog_format::FileState;
 use offsetlog_format::name::{DirectoryState, segment_file_name};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use time_index::SegmentTimes;
 
@@ -125,6 +127,8 @@ pub(crate) struct OpenSegment {
     pub(crate) stat: FileStat,
     state: FileState,
     index: OnceLock<OffsetIndex>,
+    /// See [`usual_batch_bytes`](Self::usual_batch_bytes).
+    usual_batch_bytes: AtomicU32,
     /// Of a closed segment in a log that was opened for appending.
     maps: Option<Arc<SegmentMaps>>,
 }
@@ -264,6 +268,7 @@ impl OpenSegment {
             stat,
             state: segment.state,
             index: OnceLock::new(),
+            usual_batch_bytes: AtomicU32::new(0),
             maps: segment.maps.clone(),
             directory,
         })
@@ -276,6 +281,23 @@ impl OpenSegment {
     /// The offset index, read or mapped on first use. A file that cannot be read gives an empty index, not an error.
     pub(crate) fn index(&self) -> &OffsetIndex {
         self.index.get_or_init(|| OffsetIndex::load(self))
+    }
+
+    /// About the largest size of the batches that look-ups found of late; 0 before the first. Decides how much a look-up reads at once,
+    /// never what it finds.
+    pub(crate) fn usual_batch_bytes(&self) -> u32 {
+        self.usual_batch_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes the size of a batch that a look-up found.
+    pub(crate) fn note_batch_bytes(&self, size_bytes: usize) {
+        let usual = self.usual_batch_bytes();
+        let size = u32::try_from(size_bytes).unwrap_or(u32::MAX);
+        let noted = size.max(usual - usual / 128);
+        // Not written where it stays, so that threads do not take the line from each other.
+        if noted != usual {
+            self.usual_batch_bytes.store(noted, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn index_path(&self, suffix: &str) -> PathBuf {

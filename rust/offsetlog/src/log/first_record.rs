@@ -101,14 +101,12 @@ fn in_batch(
     let limit = log.0.options.limits.max_decompressed_bytes;
     let bytes = walk.loaded_batch();
     let mut records = Records::open(header, bytes, &mut scratch.decompressor, limit).map_err(at)?;
-    while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
-        if record.offset >= offset {
-            return Ok(Some(OffsetAndTimestamp {
-                offset: record.offset,
-                timestamp: record.timestamp,
-                leader_epoch: (header.leader_epoch >= 0).then_some(header.leader_epoch),
-            }));
-        }
-    }
-    Ok(None)
+    let found = records
+        .find(|record| record.offset >= offset)
+        .map_err(|error| at(error.into()))?;
+    Ok(found.map(|record| OffsetAndTimestamp {
+        offset: record.offset,
+        timestamp: record.timestamp,
+        leader_epoch: (header.leader_epoch >= 0).then_some(header.leader_epoch),
+    }))
 }

@@ -361,14 +361,79 @@ fn record_in(
     let limit = limits.max_decompressed_bytes;
     let mut records =
         Records::open(header, walk.loaded_batch(), decompressor, limit).map_err(at)?;
-    while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
-        if record.offset == offset {
-            limits.check_headers(&record).map_err(at)?;
-            return Record::new(header, &record).map(Some);
+    let found = records
+        .find(|record| record.offset >= offset)
+        .map_err(|error| at(error.into()))?;
+    let Some(record) = found.filter(|record| record.offset == offset) else {
+        return Ok(None);
+    };
+    limits.check_headers(&record).map_err(at)?;
+    Record::new(header, &record).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+    use super::*;
+    use crate::{AppendOptions, BatchBuilder, LogWriter, OpenOptions, WriteOptions};
+
+    /// How many look-ups read once, and how many more than once, in a log of so many batches with records of such sizes.
+    fn reads(batches: usize, sizes: &[usize]) -> [usize; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t-0");
+        let open = OpenOptions::default();
+        let writer = LogWriter::open(&path, &open, &WriteOptions::default()).unwrap();
+        let mut batch = BatchBuilder::default();
+        for _ in 0..batches {
+            for &size in sizes {
+                batch.push(1, None, Some(&vec![7; size]), &[]).unwrap();
+            }
+            writer
+                .append(&mut batch, &AppendOptions::default())
+                .unwrap();
         }
-        if record.offset > offset {
-            break;
+        writer.close().unwrap();
+        let log = Log::open(&path, &open).unwrap();
+        let view = log.fresh_view().unwrap();
+        let segment = view.open(&view.segments[0]).unwrap();
+        let end = view.end().unwrap().log_end_offset;
+        let (mut once, mut more) = (0, 0);
+        let mut buffer = Vec::new();
+        // Some steps from each other, so that each comes behind another batch than the one before.
+        for offset in (0..end).map(|at| at * 7919 % end).skip(1) {
+            let (mut walk, found) = find::find_record(&segment, offset, &mut buffer).unwrap();
+            let Found::Batch(header) = found else {
+                panic!("offset {offset} is in the log");
+            };
+            assert!(header.base_offset.unwrap() <= offset && offset <= header.last_offset);
+            assert_eq!(walk.verify(&header).unwrap(), None);
+            if walk.fills() == 1 {
+                once += 1;
+            } else {
+                more += 1;
+            }
+            buffer = walk.into_buffer();
+        }
+        [once, more]
+    }
+
+    #[test]
+    fn where_batches_are_alike_a_look_up_reads_once() {
+        // The first one does not know yet how large batches are.
+        for sizes in [vec![1000], vec![90], vec![150; 9], vec![500; 5], vec![3000]] {
+            let [once, more] = reads(100, &sizes);
+            assert!(
+                more <= 2,
+                "{sizes:?}: {once} read once, {more} more than once"
+            );
         }
     }
-    Ok(None)
+
+    #[test]
+    fn of_large_batches_only_those_whose_last_record_is_asked_for_read_twice() {
+        let [once, more] = reads(50, &[1000; 16]);
+        // And those of the first batch, to which no entry leads.
+        assert!(more <= 50 + 16, "{once} read once, {more} more than once");
+    }
 }

@@ -170,14 +170,15 @@ impl Log {
             let bytes = walk.loaded_batch();
             let mut records =
                 Records::open(&header, bytes, &mut scratch.decompressor, limit).map_err(at)?;
-            while let Some(record) = records.next_record().map_err(|error| at(error.into()))? {
-                if record.timestamp >= timestamp && record.offset >= log_start_offset {
-                    return Ok(Some(OffsetAndTimestamp {
-                        offset: record.offset,
-                        timestamp: record.timestamp,
-                        leader_epoch: (header.leader_epoch >= 0).then_some(header.leader_epoch),
-                    }));
-                }
+            let found = records
+                .find(|record| record.timestamp >= timestamp && record.offset >= log_start_offset)
+                .map_err(|error| at(error.into()))?;
+            if let Some(record) = found {
+                return Ok(Some(OffsetAndTimestamp {
+                    offset: record.offset,
+                    timestamp: record.timestamp,
+                    leader_epoch: (header.leader_epoch >= 0).then_some(header.leader_epoch),
+                }));
             }
         }
     }

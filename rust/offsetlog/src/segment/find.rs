@@ -8,6 +8,9 @@ use crate::error::Result;
 use offsetlog_format::BatchHeader;
 use std::sync::Arc;
 
+/// How much more a look-up reads than a batch as large as others, so that a slightly larger one needs no second read.
+const SPARE_BYTES: usize = 64;
+
 /// How a look-up went, for diagnostics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
@@ -86,8 +89,11 @@ fn start_peeked(
     from_start(read_ahead, Vec::new())
 }
 
-/// How many bytes a look-up reads at once from an entry on: to where the target's batch probably ends if batches are alike, at
-/// most up to the next entry plus 1 KiB; or only headers where batches are larger than the index interval.
+/// How many bytes a look-up reads at once from an entry on: to where the target's batch probably ends, or only headers where batches
+/// are larger than the index interval.
+///
+/// An entry says where a batch begins and which offset is its last. So if batches are as large as those found of late, their number
+/// up to the target's is known. Before any was found, records are taken to be alike, and 1 KiB more is read.
 fn look_up_bytes(
     segment: &OpenSegment,
     entry: IndexSlot,
@@ -99,14 +105,21 @@ fn look_up_bytes(
     if gap > LOOKUP_BYTES as u64 {
         return HOP_BYTES;
     }
-    let before = match next {
-        Some(next) if (entry.offset..next.offset).contains(&end_offset) => {
-            let records = next.offset.abs_diff(entry.offset);
-            gap * end_offset.abs_diff(entry.offset) / records + gap / 8
-        }
-        _ => gap,
+    let next = next.filter(|next| (entry.offset..=next.offset).contains(&end_offset));
+    let Some(next) = next else {
+        return (gap as usize + 1024).max(2048);
     };
-    (before.min(gap) as usize + 1024).max(2048)
+    let records = next.offset.abs_diff(entry.offset).max(1);
+    let passed = end_offset.abs_diff(entry.offset);
+    let usual = u64::from(segment.usual_batch_bytes()).min(gap);
+    if usual == 0 {
+        let before = gap.saturating_mul(passed) / records + gap / 8;
+        return (before.min(gap) as usize + 1024).max(2048);
+    }
+    let of_batch = (usual.saturating_mul(records) / gap).max(1);
+    let batches = passed.div_ceil(of_batch).saturating_add(1);
+    let end = batches.saturating_mul(usual).min(gap + usual);
+    end as usize + SPARE_BYTES
 }
 
 impl ReadAhead {
@@ -177,6 +190,7 @@ pub(crate) fn find(
 }
 
 /// Finds the batch that holds the record at `target`, as [`find`] does. Begins with a shortcut for large batches.
+#[inline]
 pub(crate) fn find_record(
     segment: &Arc<OpenSegment>,
     target: i64,
@@ -233,6 +247,7 @@ fn scan_to(
             Step::Batch(header) => {
                 trace.scanned_batches += 1;
                 if header.last_offset >= target {
+                    walk.segment().note_batch_bytes(header.size_bytes);
                     break Found::Batch(header);
                 }
             }
@@ -246,6 +261,7 @@ fn scan_to(
 /// A shortcut for batches larger than the index interval. The entry after the one that the look-up gives is then the target
 /// batch's own entry, and the batch header proves it. `None` means that the shortcut does not apply, not that the offset is
 /// missing.
+#[inline]
 fn find_next_entry(
     segment: &Arc<OpenSegment>,
     (entry, next): Around,
@@ -261,7 +277,12 @@ fn find_next_entry(
     if is_own_entry || gap <= LOOKUP_BYTES as u64 || next.position >= segment.stat.size {
         return Ok(None);
     }
-    let read_ahead = (gap + 1024).clamp(LOOKUP_BYTES as u64, SCAN_BYTES as u64) as usize;
+    // The batch ends at the latest where the entry after its own begins.
+    let after = segment.index().entry(next.slot + 1);
+    let read_ahead = match after.and_then(|after| after.position.checked_sub(next.position)) {
+        Some(bytes) => bytes.clamp(HOP_BYTES as u64, SCAN_BYTES as u64),
+        None => (gap + 1024).clamp(LOOKUP_BYTES as u64, SCAN_BYTES as u64),
+    } as usize;
     let buffer = std::mem::take(buffer);
     let mut walk = Walk::new(Arc::clone(segment), next.position, read_ahead, buffer);
     match walk.peek()? {
@@ -269,7 +290,7 @@ fn find_next_entry(
             if header.base_offset.is_some_and(|base| base <= target)
                 && target <= header.last_offset =>
         {
-            walk.step(false)?;
+            walk.step_peeked(header)?;
             Ok(Some((walk, header)))
         }
         _ => Ok(None),

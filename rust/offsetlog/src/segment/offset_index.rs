@@ -6,6 +6,7 @@
 
 use super::OpenSegment;
 use super::index_maps::IndexMap;
+use super::sorted::first_at_or_after;
 use crate::disk::{Access, DiskFile, Map};
 use crate::memory;
 use offsetlog_format::index_entry::{
@@ -210,21 +211,19 @@ impl OffsetIndex {
         self.around(target).0
     }
 
-    /// Returns the last entry at or below `target`, and the one after it, by binary search: about 20 probes for a full index, no
+    /// Returns the last entry at or below `target`, and the one after it: a few probes where offsets grow evenly, about 40 at most, no
     /// allocation, and no system call. If the entries are out of order, it may return any entries; the caller checks them.
     pub(crate) fn around(&self, target: i64) -> (Option<IndexSlot>, Option<IndexSlot>) {
         self.with(|bytes, count| {
             let entry = |slot| entry_in(bytes, count, slot, self.base_offset);
-            let (mut low, mut high) = (0, count);
-            while low < high {
-                let middle = low + (high - low) / 2;
-                if entry(middle).is_some_and(|entry| entry.offset <= target) {
-                    low = middle + 1;
-                } else {
-                    high = middle;
+            let after = match target.checked_add(1) {
+                Some(above) => {
+                    let offset = |slot| entry(slot).map(|entry| entry.offset);
+                    first_at_or_after(count, offset, above)
                 }
-            }
-            (low.checked_sub(1).and_then(entry), entry(low))
+                None => count,
+            };
+            (after.checked_sub(1).and_then(entry), entry(after))
         })
     }
 }
