@@ -4,12 +4,13 @@
 //! `WORK DIRECTORY [REPEATS | QUERIES SEED]` runs one round and prints `cpu= wall= count= sum= [p50= p99=] peak_rss=`: seconds,
 //! things met, a checksum over them (wrapping, as the peer's), microseconds of a look-up, bytes. `mapped-` before a work opens the
 //! log with `mapped`. Works that write are in `writing`, those on whole log dirs and compaction in `upkeep`,
-//! those of operators in `rescue`, data to compare commits on in `making`.
+//! those of operators in `rescue`, data to compare commits on in `making`, bare reads in `bare`.
 #![allow(
     clippy::print_stdout,
     reason = "the answers of the protocol are this program's purpose"
 )]
 
+mod bare;
 mod making;
 mod rescue;
 mod upkeep;
@@ -46,6 +47,7 @@ type OpenLogs = HashMap<String, Log>;
 fn main() -> Outcome<()> {
     println!("ready");
     let (mut logs, mut sources) = (OpenLogs::new(), writing::Sources::default());
+    let mut known = bare::KnownLogs::default();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
@@ -54,6 +56,7 @@ fn main() -> Outcome<()> {
             .or_else(|| upkeep::round(&words, &mut sources).transpose())
             .or_else(|| rescue::round(&words).transpose())
             .or_else(|| making::round(&words).transpose())
+            .or_else(|| bare::round(&words, &mut known).transpose())
             .unwrap_or_else(|| round(&words, &mut logs));
         match answered {
             Ok(answer) => println!("{answer} peak_rss={}", peak_rss_bytes()),

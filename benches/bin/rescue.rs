@@ -86,12 +86,12 @@ fn copied(directory: &str, into: &str) -> Outcome<String> {
 }
 
 /// What Kafka compresses at once.
-const LZ4_BLOCK_BYTES: usize = 64 << 10;
+pub(crate) const LZ4_BLOCK_BYTES: usize = 64 << 10;
 const LZ4: u8 = 3;
 const LZ4_STORED: u32 = 1 << 31;
 
 /// Decompresses the whole batches at the start of these bytes, if they are compressed, and nothing else. Returns the bytes of all.
-fn decompressed(bytes: &[u8], plain: &mut [u8]) -> Outcome<usize> {
+pub(crate) fn decompressed(bytes: &[u8], plain: &mut [u8]) -> Outcome<usize> {
     let mut rest = bytes;
     while let Some((head, _)) = rest.split_first_chunk::<61>() {
         let size = 12 + u32::from_be_bytes([head[8], head[9], head[10], head[11]]) as usize;

@@ -18,6 +18,8 @@ from processes import LineProgram
 ROWS = frozenset({*range(1, 11), *range(20, 24)})
 ROUND_SECONDS = 0.15
 QUERIES = 20_000
+# Batches up to this size are read with what lies between their headers.
+MANY_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,14 @@ class Comparison:
     of_limit: bool = False
 
     @property
-    def limited(self) -> bool:
-        """Whether reading the file and its CRC alone bound the work."""
-        return 2 <= self.row <= 5 and not self.mapped
+    def limit(self) -> str | None:
+        """What bounds the work: reading the file and its CRC alone, or each header by a call of its own."""
+        if self.mapped or self.row > 5:
+            return None
+        if self.row > 1:
+            return "limit"
+        # Small batches are read many at a time, which bare reads of headers are not.
+        return "headers-limit" if self.spec.batch_bytes > MANY_AT_ONCE else None
 
 
 @dataclass(frozen=True)
@@ -113,6 +120,7 @@ class Engine:
     def _scan(self, comparison: Comparison) -> Iterator[Row]:
         pair = self._beside.data.log(comparison.spec)
         request = f"mapped-{comparison.request}" if comparison.mapped else comparison.request
+        limit = comparison.limit
         peer, ours = programs = self._beside.programs()
         with peer, ours:
             first = warm(lambda: peer.round(request, pair.peer, 1), self._beside.warm_seconds)
@@ -123,7 +131,7 @@ class Engine:
                 lambda: peer.round(request, pair.peer, repeats),
                 lambda: ours.round(request, pair.ours, repeats),
                 comparison.work,
-                limit=(lambda: ours.round("limit", pair.ours, repeats)) if comparison.limited else None,
+                limit=(lambda: ours.round(limit, pair.ours, repeats)) if limit else None,
             )
         if comparison.request == "headers":
             show = each(first.count, "batch")
@@ -161,7 +169,7 @@ class Engine:
         request = f"mapped-{lookup.request}" if lookup.mapped else lookup.request
         peer, ours = programs = self._beside.programs()
         # The first of each is met while warming; each side then meets the others in the same order.
-        seeds = itertools.count(2), itertools.count(2)
+        seeds = itertools.count(2), itertools.count(2), itertools.count(2)
         with peer, ours:
             warm(lambda: peer.round(request, pair.peer, QUERIES, 1), self._beside.warm_seconds)
             ours.round(request, pair.ours, QUERIES, 1)
@@ -171,8 +179,12 @@ class Engine:
                 lambda: ours.round(request, pair.ours, QUERIES, next(seeds[1])),
                 lookup.work,
                 ("p50", "p99"),
+                limit=None if lookup.mapped else lambda: ours.round("lookup-limit", pair.ours, QUERIES, next(seeds[2])),
             )
-        yield Row(lookup.row, f"{lookup.work}, p50", "Kafka", *turns.costs("p50"), microseconds, "share", lookup.floor, lookup.target)
+        yield Row(
+            lookup.row, f"{lookup.work}, p50", "Kafka", *turns.costs("p50"), microseconds, "share", lookup.floor, lookup.target,
+            limit=turns.limit("p50"),
+        )  # fmt: skip
         yield Row(lookup.row, f"{lookup.work}, p99", "Kafka", *turns.costs("p99"), microseconds, "share")
 
     def _open(self) -> Iterator[Row]:

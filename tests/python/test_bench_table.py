@@ -88,7 +88,14 @@ def test_only_scans_that_read_long_values_are_judged_by_the_limit(bench: Bench) 
     """And for each of them the limit is measured."""
     found = [each for each in bench("engine").scans(bench("data").Sizes(64, 256, 1024)) if each.of_limit]
     assert [each.work for each in found] == ["scan none 1000 B, owned", "scan none 10000 B, owned"]
-    assert all(each.limited and (each.floor, each.target) == (0.85, 0.95) for each in found)
+    assert all((each.limit, each.floor, each.target) == ("limit", 0.85, 0.95) for each in found)
+
+
+def test_bare_reads_of_headers_bound_what_reads_each_header_by_itself(bench: Bench) -> None:
+    """Small batches are read many at a time, and a map needs no read."""
+    headers = [each for each in bench("engine").scans(bench("data").Sizes(64, 256, 1024)) if each.row == 1]
+    bounded = [(each.work, each.limit) for each in headers if each.limit is not None]
+    assert (len(headers), bounded) == (4, [("headers, 64 KiB batches, owned", "headers-limit")])
 
 
 def test_appends_from_python_have_floors_beside_aiokafkas_builder(
