@@ -6,12 +6,16 @@
 )]
 
 use offsetlog::disk::Disk;
-use offsetlog::{LogConfig, LogWriter, OpenOptions, RecoverOptions, Result, WriteOptions, recover};
+use offsetlog::{
+    AppendOptions, BatchBuilder, LogConfig, LogWriter, OpenOptions, RecoverOptions, Result,
+    WriteOptions, recover,
+};
 use offsetlog_faults::fault::{Call, FaultDisk, Lasting, Plan};
 use offsetlog_faults::sim::{Change, Cut, Fill, Names, Node, SimDisk, World, name};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const PARTITION: &str = "/sim/logs/g-txn-1";
 
@@ -26,7 +30,11 @@ fn is_segment(name: &str) -> bool {
 
 /// A disk with a partition of a broker that was killed: the files that `is_there` takes.
 fn killed(is_there: impl Fn(&str) -> bool) -> World {
-    let mut world = World::new(Names::Journal, &["/sim", "/sim/logs", PARTITION]);
+    killed_on(Names::Journal, is_there)
+}
+
+fn killed_on(rule: Names, is_there: impl Fn(&str) -> bool) -> World {
+    let mut world = World::new(rule, &["/sim", "/sim/logs", PARTITION]);
     for entry in std::fs::read_dir(golden()).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
@@ -74,6 +82,20 @@ fn beside(world: &World) -> BTreeMap<PathBuf, Vec<u8>> {
 fn lost(disk: &SimDisk, seed: u64) -> World {
     let rng = &mut fastrand::Rng::with_seed(seed);
     disk.world().crash(Cut::Nothing, Fill::Zeros, rng)
+}
+
+/// A file is gone for good.
+fn lose(world: &mut World, gone: &Path) {
+    let Some(Node::File(inode)) = world.node(gone) else {
+        panic!("{}", gone.display());
+    };
+    world.apply(&Change::Unlink {
+        path: name(gone),
+        inode,
+    });
+    world.apply(&Change::SyncDirectory {
+        path: name(Path::new(PARTITION)),
+    });
 }
 
 /// A power failure behind the recovery takes nothing that it wrote, of each index and each snapshot.
@@ -183,16 +205,7 @@ fn power_lost_in_recover_leaves_no_index_that_is_trusted() {
             || path.ends_with("00000000000000000002.index")
     }) {
         let mut world = disk.world();
-        let Some(Node::File(inode)) = world.node(gone) else {
-            panic!("{}", gone.display());
-        };
-        world.apply(&Change::Unlink {
-            path: name(gone),
-            inode,
-        });
-        world.apply(&Change::SyncDirectory {
-            path: name(Path::new(PARTITION)),
-        });
+        lose(&mut world, gone);
         let recovered = SimDisk::new(world.clone());
         recover(
             PARTITION,
@@ -210,4 +223,229 @@ fn power_lost_in_recover_leaves_no_index_that_is_trusted() {
             }
         }
     }
+}
+
+/// The calls that may fail.
+type Kinds = fn(Call, &str) -> bool;
+
+fn is_index(path: &Path) -> bool {
+    path.to_string_lossy().ends_with("index")
+}
+
+/// Settings with which a log has many short segments, with entries in each index.
+fn short() -> WriteOptions {
+    let settings = [
+        ("internal.segment.bytes", "400"),
+        ("index.interval.bytes", "100"),
+    ];
+    WriteOptions {
+        config: Some(LogConfig::parse(settings).unwrap()),
+        ..WriteOptions::default()
+    }
+}
+
+fn open_short(disk: Arc<dyn Disk>) -> Result<LogWriter> {
+    LogWriter::open(PARTITION, &options(disk), &short())
+}
+
+/// A log of more segments than those whose indexes wait at a time: as it was when its writer was killed, and closed.
+fn many_segments(rule: Names) -> [World; 2] {
+    let disk = SimDisk::new(World::new(rule, &["/sim", "/sim/logs"]));
+    let log = open_short(Arc::new(disk.clone())).unwrap();
+    for number in 0..120 {
+        let mut batch = BatchBuilder::default();
+        let time = 1_700_000_000_000 + number;
+        batch.push(time, None, Some(&[7; 100]), &[]).unwrap();
+        log.append(&mut batch, &AppendOptions::default()).unwrap();
+    }
+    let killed = disk.world();
+    log.close().unwrap();
+    [killed, disk.world()]
+}
+
+/// The indexes alone.
+fn indexes(world: &World) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = beside(world);
+    files.retain(|path, _| is_index(path));
+    files
+}
+
+/// Takes the indexes away.
+fn without_indexes(mut world: World) -> World {
+    for path in indexes(&world).into_keys() {
+        lose(&mut world, &path);
+    }
+    world
+}
+
+/// Opens and closes the log; these are its indexes then.
+fn has_after_closing(world: World, right: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+    let disk = SimDisk::new(world);
+    let log = open_short(Arc::new(disk.clone())).unwrap();
+    log.close().unwrap();
+    drop(log);
+    has(&disk.world(), right, what);
+}
+
+fn has(world: &World, right: &BTreeMap<PathBuf, Vec<u8>>, what: &str) {
+    let found = indexes(world);
+    let differs: Vec<_> = right
+        .iter()
+        .filter(|(path, bytes)| found.get(*path) != Some(*bytes))
+        .collect();
+    assert!(differs.is_empty(), "{what}: {differs:?}");
+    assert_eq!(found.len(), right.len(), "{what}");
+}
+
+/// `recover` of a closed log that lacks all its indexes, whatever the disk keeps of names. Power is lost in it, at any time; an opening
+/// behind that is right.
+#[test]
+fn power_lost_while_many_indexes_wait_leaves_none_that_is_trusted() {
+    for rule in [Names::Journal, Names::Strict] {
+        let [_, closed] = many_segments(rule);
+        let right = indexes(&closed);
+        assert!(right.len() > 100);
+        let mut world = without_indexes(closed);
+        let disk = SimDisk::new(world.clone());
+        let recovering = options(Arc::new(disk.clone()));
+        recover(PARTITION, &recovering, &RecoverOptions::default()).unwrap();
+        has(&disk.world(), &right, "recovered");
+        has(&lost(&disk, 1), &right, "durable");
+        for (nth, change) in disk.recorded().into_iter().enumerate() {
+            world.apply(&change);
+            let rng = &mut fastrand::Rng::with_seed(nth as u64);
+            let left = world.crash(Cut::Random, Fill::Zeros, rng);
+            has_after_closing(left, &right, &format!("{rule:?}, {nth}: {change:?}"));
+        }
+    }
+}
+
+/// A transaction index that is no longer one has the other two looked at as well. They have their names before it has one: with a right one
+/// nobody would look.
+#[test]
+fn what_has_the_others_looked_at_is_replaced_last() {
+    for suffix in [".index", ".timeindex"] {
+        let disk = SimDisk::new(killed_on(Names::Strict, is_segment));
+        open(&disk).unwrap().close().unwrap();
+        let right = beside(&disk.world());
+        let of = |suffix: &str| PathBuf::from(format!("{PARTITION}/{:020}{suffix}", 2));
+        let mut world = disk.world();
+        let mut wrong = right[&of(suffix)].clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        world.put(of(suffix).to_str().unwrap(), &wrong);
+        let wrong = &right[&of(".txnindex")][1..];
+        world.put(of(".txnindex").to_str().unwrap(), wrong);
+        let recovered = SimDisk::new(world.clone());
+        let recovering = options(Arc::new(recovered.clone()));
+        recover(PARTITION, &recovering, &RecoverOptions::default()).unwrap();
+        assert_eq!(beside(&recovered.world()), right);
+        for change in recovered.recorded() {
+            world.apply(&change);
+            if !matches!(change, Change::Rename { .. }) {
+                continue;
+            }
+            for seed in 0..64 {
+                let rng = &mut fastrand::Rng::with_seed(seed);
+                let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
+                open(&next).unwrap().close().unwrap();
+                assert_eq!(beside(&next.world()), right, "{suffix}: {change:?}");
+            }
+        }
+    }
+}
+
+/// A call fails while indexes wait: for want of room or of open files it is done without waiting; otherwise the opening says so. Either way
+/// nothing is left that has no name of its own, and the next opening, behind a loss of power as well, is right.
+#[test]
+fn a_call_that_fails_while_indexes_wait() {
+    let [killed, closed] = many_segments(Names::Journal);
+    let right = indexes(&closed);
+    let bare = without_indexes(killed);
+    let is_index = |call, name: &str| {
+        let is_one = matches!(call, Call::Create | Call::Write | Call::Rename);
+        is_one && name.contains("index")
+    };
+    let opens_index = |call, name: &str| call == Call::Create && name.contains("index");
+    let cases: [(_, Kinds, _); 3] = [
+        (28, is_index, true),
+        (24, opens_index, true),
+        (5, is_index, false),
+    ];
+    for (error, kinds, is_bridged) in cases {
+        let mut failed = 0;
+        for nth in (1..).step_by(5) {
+            let disk = SimDisk::new(bare.clone());
+            let plan = Plan {
+                kinds,
+                nth,
+                error,
+                ..Plan::none()
+            };
+            let faults = FaultDisk::over(&disk, plan);
+            let first = open_short(Arc::new(faults.clone()));
+            if faults.failed().is_empty() {
+                break;
+            }
+            failed += 1;
+            let what = format!("{error}, {:?}", faults.failed());
+            let is_named = |(path, _): (&Path, _)| path.extension().is_none_or(|of| of != "tmp");
+            assert!(disk.world().files().all(is_named), "{what}");
+            assert_eq!(first.is_ok(), is_bridged, "{what}: {:?}", first.err());
+            has_after_closing(lost(&disk, nth), &right, &what);
+            has_after_closing(disk.world(), &right, &what);
+        }
+        assert!(failed > 20, "{failed}");
+    }
+}
+
+/// An opening that is refused leaves durable indexes of what it had read.
+#[test]
+fn a_refused_opening_keeps_the_indexes_that_waited() {
+    let [killed, closed] = many_segments(Names::Journal);
+    let mut world = without_indexes(killed);
+    // A broker's: of ours lost power would explain it.
+    lose(&mut world, &Path::new(PARTITION).join(".offsetlog.state"));
+    let paths = world.files().map(|(path, _)| path.to_path_buf());
+    let mut logs = paths.filter(|path| is_segment(&path.to_string_lossy()));
+    // They come in their order.
+    let damaged = logs.nth(5).unwrap();
+    drop(logs);
+    let mut bytes = world.bytes(&damaged).unwrap().to_vec();
+    bytes[70] ^= 1;
+    world.put(damaged.to_str().unwrap(), &bytes);
+    let disk = SimDisk::new(world);
+    assert!(open_short(Arc::new(disk.clone())).is_err());
+    let mut before = indexes(&closed);
+    before.retain(|path, _| *path < damaged.with_extension(""));
+    assert_eq!(before.len(), 10);
+    has(&lost(&disk, 1), &before, "refused");
+}
+
+/// An opening that is interrupted leaves nothing that has no name of its own, and the next one is right.
+#[test]
+fn an_interrupted_opening_leaves_nothing_without_a_name() {
+    let [killed, closed] = many_segments(Names::Journal);
+    let right = indexes(&closed);
+    let bare = without_indexes(killed);
+    let mut ended = 0;
+    for nth in (1..).step_by(7) {
+        let disk = SimDisk::new(bare.clone());
+        let calls = Arc::new(AtomicU64::new(0));
+        let open = OpenOptions {
+            interrupt: Some(Arc::new(move || {
+                calls.fetch_add(1, Ordering::Relaxed) + 1 >= nth
+            })),
+            ..options(Arc::new(disk.clone()))
+        };
+        let first = LogWriter::open(PARTITION, &open, &short());
+        if first.is_ok() {
+            break;
+        }
+        drop(first);
+        ended += 1;
+        let is_named = |(path, _): (&Path, _)| path.extension().is_none_or(|of| of != "tmp");
+        assert!(disk.world().files().all(is_named), "{nth}");
+        has_after_closing(disk.world(), &right, &format!("{nth}"));
+    }
+    assert!(ended > 5, "{ended}");
 }

@@ -31,6 +31,7 @@ pub(crate) use looked_at::{LookedAt, Moment};
 pub use map::Map;
 pub(crate) use one_file::OneFileDisk;
 pub use overlay::OverlayDisk;
+pub(crate) use process::open_files_max;
 pub use process::process_id;
 pub use random::random;
 pub use real::{RealDisk, wall_clock};
@@ -468,10 +469,9 @@ pub type FailedCall = (IoCall, io::Error);
 /// # Errors
 /// The system's. The old file is then unchanged.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
-    let temporary = temporary(path);
-    write_temporary(disk, &temporary, bytes)
-        .and_then(|_| renamed(disk, &temporary, path))
-        .inspect_err(|_| forget(disk, &temporary))
+    write_beside(disk, path, bytes)
+        .and_then(|_| take_place(disk, path))
+        .inspect_err(|_| forget_beside(disk, path))
 }
 
 /// Replaces a small file atomically: after a crash either the old or the new file exists, never a mixture. Writes a `.tmp`
@@ -480,11 +480,10 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Fa
 /// # Errors
 /// The system's. The old file is then unchanged, unless the sync of the directory failed.
 pub fn write_whole(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), FailedCall> {
-    let temporary = temporary(path);
-    write_temporary(disk, &temporary, bytes)
+    write_beside(disk, path, bytes)
         .and_then(|file| file.sync_all().map_err(|error| (IoCall::Sync, error)))
-        .and_then(|()| renamed(disk, &temporary, path))
-        .inspect_err(|_| forget(disk, &temporary))?;
+        .and_then(|()| take_place(disk, path))
+        .inspect_err(|_| forget_beside(disk, path))?;
     match path.parent() {
         Some(parent) => disk
             .sync_directory(parent)
@@ -501,26 +500,30 @@ pub fn temporary(path: &Path) -> std::path::PathBuf {
     temporary.into()
 }
 
-fn write_temporary(
+/// Writes the [`temporary`] of a file. Does not sync.
+pub(crate) fn write_beside(
     disk: &dyn Disk,
     path: &Path,
     bytes: &[u8],
 ) -> Result<Arc<dyn DiskFile>, FailedCall> {
-    let written = disk.open(path, Access::Replace).and_then(|file| {
-        if !bytes.is_empty() {
-            file.write_at(bytes, 0)?;
-        }
-        Ok(file)
-    });
+    let written = disk
+        .open(&temporary(path), Access::Replace)
+        .and_then(|file| {
+            if !bytes.is_empty() {
+                file.write_at(bytes, 0)?;
+            }
+            Ok(file)
+        });
     written.map_err(|error| (IoCall::Write, error))
 }
 
-fn renamed(disk: &dyn Disk, from: &Path, to: &Path) -> Result<(), FailedCall> {
-    disk.rename(from, to)
+/// Renames the [`temporary`] of a file into its place.
+pub(crate) fn take_place(disk: &dyn Disk, path: &Path) -> Result<(), FailedCall> {
+    disk.rename(&temporary(path), path)
         .map_err(|error| (IoCall::Rename, error))
 }
 
-/// Deletes an unfinished file. If that fails, the next opening deletes it.
-fn forget(disk: &dyn Disk, path: &Path) {
-    let _ = disk.unlink(path);
+/// Deletes the [`temporary`] of a file. If that fails, the next opening deletes it.
+pub(crate) fn forget_beside(disk: &dyn Disk, path: &Path) {
+    let _ = disk.unlink(&temporary(path));
 }

@@ -16,8 +16,20 @@ pub(crate) fn with_each<T: Sync>(
     items: &[T],
     work: impl Fn(&T) -> Result<()> + Sync,
 ) -> Result<()> {
+    with_each_above(FEW, items, work)
+}
+
+/// As [`with_each`], with `few` items at most one after the other: for calls that all wait for the disk.
+///
+/// # Errors
+/// As those of [`with_each`].
+pub(crate) fn with_each_above<T: Sync>(
+    few: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<()> + Sync,
+) -> Result<()> {
     let do_some = |some: &[T]| some.iter().map(&work).fold(Ok(()), Result::and);
-    if items.len() <= FEW {
+    if items.len() <= few {
         return do_some(items);
     }
     std::thread::scope(|scope| {

@@ -5,6 +5,7 @@
 
 #[cfg(target_os = "linux")]
 use super::map::ForkMark;
+use rustix::process::{Resource, getrlimit};
 #[cfg(target_os = "linux")]
 use std::cell::RefCell;
 
@@ -22,6 +23,12 @@ enum Known {
 #[cfg(target_os = "linux")]
 thread_local! {
     static KNOWN: RefCell<Known> = const { RefCell::new(Known::Nothing) };
+}
+
+/// How many files this process may have open.
+pub(crate) fn open_files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |files| files as usize)
 }
 
 /// Returns the id of this process, as [`std::process::id`]; that of the child after a fork.

@@ -2,6 +2,7 @@
 //!
 //! [`load`] takes a directory and does not know the writer. Source: Kafka's `LogLoader`.
 
+mod due_indexes;
 mod due_snapshots;
 mod earlier_cuts;
 mod finish;

@@ -162,6 +162,7 @@ impl Loading<'_> {
             clean: false,
             recovered: self.recovered_place(),
             due: Some(&self.due_snapshots),
+            due_indexes: Some(&self.due_indexes),
         }
     }
 

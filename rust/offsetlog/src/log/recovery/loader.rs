@@ -4,6 +4,7 @@
 //! Kafka trusts a file or deletes it silently, this checks it, keeps a copy and reports it. Opening refuses to cut whole batches, except
 //! those that lost power explains; [`recover`](crate::recover) cuts them.
 
+use super::due_indexes::DueIndexes;
 use super::due_snapshots::DueSnapshots;
 use super::interrupted_swaps::{self, Step as Leftover};
 use super::page_cache_check;
@@ -65,6 +66,7 @@ pub(in crate::log) struct Loading<'l> {
     /// The end of the last segment, if that segment was not scanned whole.
     pub(in crate::log) tail: Option<sanity_check::Tail>,
     pub(in crate::log) gap: Option<i64>,
+    pub(super) due_indexes: RefCell<DueIndexes>,
     pub(super) due_snapshots: RefCell<DueSnapshots>,
     compacted: bool,
     interrupt: Option<&'l Interrupt>,
@@ -106,6 +108,7 @@ pub(in crate::log) fn load(
         files: Files::default(),
         tail: None,
         gap: None,
+        due_indexes: RefCell::default(),
         due_snapshots,
         compacted: config.is_compacted(),
         interrupt,
@@ -294,6 +297,31 @@ impl Loading<'_> {
             page_cache_check::settle(&mut self, &bases)?;
         }
         let mut kept = bases.clone();
+        let looked = self.look_at_segments(swapped, from, doubtful, (&mut kept, &mut carried));
+        let is_interrupted = |error: &Error| matches!(error.kind(), ErrorKind::Interrupted);
+        let settled = if looked.as_ref().is_err_and(is_interrupted) {
+            // It is to end now, and not when a slow disk has synced them.
+            self.due_indexes.borrow_mut().forget(self.directory);
+            Ok(())
+        } else {
+            // What is right is kept, wherever this ended.
+            self.settle_indexes()
+        };
+        let (last, ends) = looked?;
+        settled?;
+        self.warn_of_gaps(&kept, &ends)?;
+        self.finish(kept, last.as_ref(), carried, &stored_epochs)
+    }
+
+    /// Checks or scans each segment, in their order. Returns the last one if it was scanned, and the ends of those that were.
+    fn look_at_segments(
+        &mut self,
+        swapped: &[i64],
+        from: usize,
+        doubtful: Option<usize>,
+        (kept, carried): (&mut Vec<i64>, &mut ReplayState),
+    ) -> Result<(Option<ScannedSegment>, BTreeMap<i64, i64>)> {
+        let bases = kept.clone();
         let mut last: Option<ScannedSegment> = None;
         let mut chain_end = None;
         let mut ends = BTreeMap::new();
@@ -304,9 +332,9 @@ impl Loading<'_> {
             let files: &[SegmentFile] = if is_due {
                 &sanity_check::ALL
             } else if doubtful == Some(slot) {
-                sanity_check::indexes_to_verify(&self, base)?
+                sanity_check::indexes_to_verify(self, base)?
             } else {
-                sanity_check::indexes_to_rebuild(&mut self, base, is_last)?
+                sanity_check::indexes_to_rebuild(self, base, is_last)?
             };
             if files.is_empty() {
                 continue;
@@ -316,12 +344,14 @@ impl Loading<'_> {
                 files.len() == sanity_check::ALL.len() && (is_due || doubtful != Some(slot));
             // A dry run writes no snapshots, so the state carried over from the previous segment is used.
             if !self.terms.dry_run || chain_end.is_none_or(|end| end != slot) {
-                carried.producers = self.producers_before(base, &kept, is_whole)?;
+                carried.producers = self.producers_before(base, kept, is_whole)?;
             }
             let epochs = (!is_whole).then(|| carried.epochs.clone());
-            let contents = self.read_segment(&mut kept, slot, (files, is_whole), &mut carried)?;
-            carried.epochs = epochs.unwrap_or(carried.epochs);
-            self.cut_behind_hole(&mut kept, slot, contents.next_offset)?;
+            let contents = self.read_segment(kept, slot, (files, is_whole), carried)?;
+            if let Some(epochs) = epochs {
+                carried.epochs = epochs;
+            }
+            self.cut_behind_hole(kept, slot, contents.next_offset)?;
             let next = kept.get(slot + 1).copied();
             self.gap = next
                 .filter(|&next| contents.next_offset < next)
@@ -332,8 +362,13 @@ impl Loading<'_> {
                 last = Some(contents);
             }
         }
-        self.warn_of_gaps(&kept, &ends)?;
-        self.finish(kept, last.as_ref(), carried, &stored_epochs)
+        Ok((last, ends))
+    }
+
+    /// Puts in place the indexes that wait for it.
+    pub(super) fn settle_indexes(&self) -> Result<()> {
+        let place = (&**self.directory, &self.due_snapshots);
+        self.due_indexes.borrow_mut().settle(place)
     }
 
     /// Our writer's segment that ends at the recovery point, after an unclean shutdown. The writer may have rolled it after that flush,

@@ -3,6 +3,7 @@
 //! Source: Kafka's `UnifiedLog.rebuildProducerState`. Unlike Kafka, this also scans the log if all snapshots are missing after a clean
 //! shutdown, so that duplicates are still recognised.
 
+use super::due_indexes::DueIndexes;
 use super::due_snapshots::DueSnapshots;
 use super::interrupted_swaps;
 use super::scan_segment::{self, producer_batch};
@@ -76,6 +77,8 @@ pub(in crate::log) struct ProducerFiles<'l> {
     pub(in crate::log) recovered: Option<&'l PartitionState>,
     /// What is left for the end of a recovery. Without it a snapshot is deleted, or written durably, at once.
     pub(in crate::log) due: Option<&'l RefCell<DueSnapshots>>,
+    /// The indexes that wait in that recovery.
+    pub(in crate::log) due_indexes: Option<&'l RefCell<DueIndexes>>,
 }
 
 impl ProducerFiles<'_> {
@@ -274,6 +277,10 @@ impl ProducerFiles<'_> {
         let Some(&base) = self.bases.get(slot).filter(|&&base| base < end) else {
             return Ok(());
         };
+        // The walk begins where an index says.
+        if let (Some(indexes), Some(due)) = (self.due_indexes, self.due) {
+            indexes.borrow_mut().settle((self.directory, due))?;
+        }
         let from = states.end_offset();
         let next = self.bases.get(slot + 1).copied();
         let segment = scan_segment::open(self.directory, base, next)?;

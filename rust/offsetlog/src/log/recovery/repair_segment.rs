@@ -1,12 +1,13 @@
 //! Recovers a segment (Kafka's `LogSegment.recover`): scans it, cuts bytes that are not batches, keeps a copy of them and rewrites the
 //! indexes.
 
+use super::due_indexes;
 use super::index_check;
 use super::interrupted_swaps;
 use super::loader::{Loading, RECOVER};
 use super::report::Cut;
 use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
-use crate::disk::{Access, IoCall, read_whole, write_whole};
+use crate::disk::{Access, IoCall, read_whole};
 use crate::error::{Error, Result};
 use crate::folder::is_there;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
@@ -50,7 +51,11 @@ impl Loading<'_> {
             self.cut(base, &contents, damage, &later)?;
             bases.truncate(slot + 1);
         }
-        self.write_beside(base, (files, is_whole), &mut contents)?;
+        // Behind the last one more may be appended, by what is known of its indexes.
+        let end = contents.next_offset;
+        let is_followed = slot + 1 < bases.len() && !self.is_hole(bases, slot, end);
+        let wanted = (files, is_whole);
+        self.write_beside((base, is_followed), wanted, &mut contents)?;
         if is_whole {
             self.snapshot_behind(bases, &mut carried.producers)?;
         }
@@ -75,6 +80,7 @@ impl Loading<'_> {
         }
         let next = later.first().copied();
         let lost = self.lost((base, next), contents.valid_bytes, damage.batches_follow)?;
+        self.settle_indexes()?;
         self.before_cut(had_batches, contents.next_offset)?;
         self.due_snapshots
             .borrow_mut()
@@ -135,15 +141,18 @@ impl Loading<'_> {
         slot: usize,
         end: i64,
     ) -> Result<()> {
-        let is_hole = bases
-            .get(slot + 1)
-            .is_some_and(|&next| end < next && self.is_unsynced(next - 1));
-        if !is_hole {
+        if !self.is_hole(bases, slot, end) {
             return Ok(());
         }
+        self.settle_indexes()?;
         self.before_cut(true, end)?;
         let later = bases.split_off(slot + 1);
         self.quarantine_segments(&later, "bytes before it were lost, as with the power")
+    }
+
+    fn is_hole(&self, bases: &[i64], slot: usize, end: i64) -> bool {
+        let next = bases.get(slot + 1);
+        next.is_some_and(|&next| end < next && self.is_unsynced(next - 1))
     }
 
     /// Whether a segment holds at least one whole batch.
@@ -328,7 +337,7 @@ impl Loading<'_> {
     /// end, unless opening recovers the whole segment: then it is rewritten as a broker's recovery does.
     fn write_beside(
         &mut self,
-        base: i64,
+        (base, is_followed): (i64, bool),
         (wanted, is_whole): (&[SegmentFile], bool),
         contents: &mut ScannedSegment,
     ) -> Result<()> {
@@ -396,6 +405,13 @@ impl Loading<'_> {
                 continue;
             }
             self.before_change()?;
+            let place = (&**self.directory, &self.due_snapshots);
+            if is_followed {
+                let mut due = self.due_indexes.borrow_mut();
+                if due.put_off(place, (kind, &path, bytes), sound.is_some())? {
+                    continue;
+                }
+            }
             match self.write_index(&path, bytes) {
                 Err(error) if error.is_out_of_room() => {
                     if let Some(entries) = sound {
@@ -430,18 +446,14 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Writes an index durably: the next opening trusts it without asking whether it was synced. Snapshots that are about to go make room.
+    /// Writes an index durably, at once. Those that wait make room when they replace what is in their places, and are open files until then.
     fn write_index(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let write = || {
-            write_whole(self.directory.disk.as_ref(), path, bytes)
-                .map_err(|failed| Error::failed_call(path, failed))
-        };
-        match write() {
-            Err(error) if error.is_out_of_room() && self.due_snapshots.borrow().has_doubted() => {
-                self.due_snapshots
-                    .borrow_mut()
-                    .delete_doubted(self.directory)?;
-                write()
+        let place = (&**self.directory, &self.due_snapshots);
+        let is_helped = |error: &Error| error.is_out_of_room() || error.is_of_process();
+        match due_indexes::write_now(place, path, bytes) {
+            Err(error) if is_helped(&error) && !self.due_indexes.borrow().is_empty() => {
+                self.settle_indexes()?;
+                due_indexes::write_now(place, path, bytes)
             }
             written => written,
         }

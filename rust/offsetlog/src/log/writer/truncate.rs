@@ -249,6 +249,7 @@ impl PartitionWriter {
             clean: false,
             recovered: None,
             due: None,
+            due_indexes: None,
         };
         let mut tracked = Tracked {
             states: std::mem::replace(&mut self.producers.states, ProducerStates::new()),
