@@ -128,6 +128,8 @@ pub(super) struct Topic {
     pub(super) copied_since: Option<i64>,
     /// The newest look that showed it, with its id.
     pub(super) seen: u64,
+    /// How many topics had been shown when the first look showed it, itself included.
+    pub(super) shown: u64,
     pub(super) leaders: Leaders,
 }
 

@@ -49,8 +49,12 @@ struct OfBroker {
     is_asked: bool,
     /// Whether all its groups were asked for once.
     is_known: bool,
-    /// Whether its next answer was asked for before a topic was deleted here, or first shown: then it is asked again.
+    /// Whether its next answer was asked for before a topic was deleted here: then it is asked again.
     is_stale: bool,
+    /// How many topics had been shown when its groups' offsets were asked for last.
+    asked_at: u64,
+    /// Whether all its groups are to be asked for once more behind this time, for what they told of a topic before it was shown.
+    is_behind: bool,
     failures: u32,
 }
 
@@ -100,6 +104,8 @@ pub(in crate::mirror) struct GroupOffsets {
     /// Share groups, with the broker that listed each last.
     shared: BTreeMap<String, i32>,
     coordinators: Coordinators,
+    /// How many topics looks have shown for the first time.
+    shown: u64,
 }
 
 impl GroupOffsets {
@@ -121,6 +127,7 @@ impl GroupOffsets {
             unlisted: BTreeSet::new(),
             shared: BTreeMap::new(),
             coordinators: Coordinators::default(),
+            shown: 0,
         }
     }
 
@@ -138,8 +145,10 @@ impl GroupOffsets {
         self.ask_all_again(now);
     }
 
-    /// A topic is shown for the first time. What was told of its name before may be of one that was deleted: that is asked for again.
-    pub(super) fn first_shown(&mut self, topic: &str, now: i64) {
+    /// A topic is shown for the first time. Returns how many were by then. What was told of its name before may be of one that was deleted:
+    /// that is asked for again, of whichever broker told it.
+    pub(super) fn first_shown(&mut self, topic: &str, now: i64) -> u64 {
+        self.shown += 1;
         let at = TopicPartition {
             topic: topic.to_owned(),
             partition: i32::MIN,
@@ -150,16 +159,23 @@ impl GroupOffsets {
             .take_while(|(at, _)| at.topic == topic)
             .cloned()
             .collect();
-        if waiting.is_empty() && !self.brokers.values().any(|broker| broker.is_asked) {
-            return;
+        if !waiting.is_empty() {
+            for broker in self.brokers.values_mut() {
+                broker.is_behind = true;
+            }
+            self.ask_all_again(now);
         }
         for key in waiting {
             self.pending.remove(&key);
         }
-        for broker in self.brokers.values_mut() {
-            broker.is_stale = broker.is_asked;
-        }
-        self.ask_all_again(now);
+        self.shown
+    }
+
+    /// Whether a broker told an offset of a topic that was first shown, as this one in turn, after it was asked: then it is asked again.
+    fn takes_for_older(&mut self, id: i32, shown: u64) -> bool {
+        let broker = self.brokers.get_mut(&id);
+        let older = broker.filter(|broker| broker.asked_at < shown);
+        older.map(|broker| broker.is_behind = true).is_some()
     }
 
     /// Whether a broker's answer is stale.
@@ -304,6 +320,7 @@ impl Core {
         }
         let broker = self.groups.brokers.get_mut(&id)?;
         broker.is_asked = true;
+        broker.is_behind = false;
         broker.due = now.saturating_add(self.options.groups_interval_ms);
         Some(Request {
             api: &LIST_GROUPS,
@@ -324,6 +341,7 @@ impl Core {
         let count = at_once.min(broker.waiting.len());
         let groups: Vec<String> = broker.waiting.drain(..count).collect();
         broker.is_asked = true;
+        broker.asked_at = self.groups.shown;
         Some(Request {
             api: &OFFSET_FETCH,
             version,
@@ -361,7 +379,7 @@ impl Core {
         let is_empty = names.is_empty();
         broker.waiting = names.into();
         if is_empty {
-            self.note_known(id);
+            self.note_known(id, now);
         }
         self.tell_kinds(id, shared, unknown);
         if left_out > 0 {
@@ -467,7 +485,7 @@ impl Core {
                 // However long it took: the next round begins after a pause.
                 broker.due = now.saturating_add(self.options.groups_interval_ms);
                 broker.failures = 0;
-                self.note_known(id);
+                self.note_known(id, now);
             }
         }
         for at in &told {
@@ -516,7 +534,10 @@ impl Core {
                     at,
                 };
                 told.insert(commit.at.clone());
-                self.take_commit(commit, now);
+                let shown = self.topics.get(&name).map_or(0, |topic| topic.shown);
+                if !self.groups.takes_for_older(id, shown) {
+                    self.take_commit(commit, now);
+                }
             }
         }
     }

@@ -335,10 +335,10 @@ impl Core {
                     away: Away::default(),
                     copied_since: None,
                     seen: look,
+                    shown: self.groups.first_shown(name, now),
                     leaders,
                 };
                 self.topics.insert(name.to_owned(), topic);
-                self.groups.first_shown(name, now);
                 TopicState::Settings
             }
         };

@@ -4,6 +4,7 @@ use super::cases::{append, assert_same, commit, finished, go_on, told};
 use super::{NODES, Run, lock, log_bytes};
 use crate::mirror::core::{Asked, Core, Node, Request};
 use crate::mirror::report::EventKind;
+use offsetlog::format::protocol::apis::OFFSET_FETCH;
 use offsetlog::{GroupsOptions, LogDir, OpenOptions};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -348,6 +349,43 @@ fn offsets_told_before_a_topic_was_shown_are_asked_for_again() {
             &[("orders".to_owned(), 0, 0)]
         };
         assert_eq!(committed(&mut run), wanted);
+    }
+}
+
+/// However many groups are asked for at once, and whenever the first look shows the topic meanwhile.
+#[test]
+fn once_stores_each_offset_though_a_topic_is_first_shown_meanwhile() {
+    for newest in [7, 9] {
+        for step in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let mut run = following(folder.path());
+            run.options.once = true;
+            run.core = Mutex::new(Core::new(run.options.clone(), run.now));
+            run.model.versions.insert(OFFSET_FETCH.key, (1, newest));
+            run.model.hidden.insert("orders".to_owned());
+            for group in 0..60 {
+                for topic in ["kept", "orders"] {
+                    let key = (format!("group-{group:02}"), topic.to_owned(), 0);
+                    run.model.commits.insert(key, 0);
+                }
+            }
+            for _ in 0..step {
+                go_on(&mut run, 0, |_, _| true);
+            }
+            run.model.hidden.clear();
+            go_on(&mut run, 60_000, |_, _| true);
+            // It may have ended before the topic was shown.
+            let is_copied = topics(&run).contains("orders");
+            assert!(is_copied || step > 2, "{newest}, {step}");
+            let found = committed(&mut run);
+            let of = |name: &str| found.iter().filter(|(topic, ..)| topic == name).count();
+            let of_orders = if is_copied { 60 } else { 0 };
+            assert_eq!(
+                (of("kept"), of("orders")),
+                (60, of_orders),
+                "{newest}, {step}"
+            );
+        }
     }
 }
 

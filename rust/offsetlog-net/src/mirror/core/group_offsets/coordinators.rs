@@ -221,9 +221,13 @@ impl Core {
     }
 
     /// A broker's groups are known: a later look must show that no other broker had them meanwhile.
-    pub(super) fn note_known(&mut self, id: i32) {
+    pub(super) fn note_known(&mut self, id: i32, now: i64) {
         let look = self.look;
         if let Some(broker) = self.groups.brokers.get_mut(&id) {
+            if broker.is_behind {
+                broker.due = broker.due.min(now);
+                return;
+            }
             broker.is_known = true;
             self.groups.coordinators.known_at = look;
         }
