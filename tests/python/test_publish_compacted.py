@@ -163,11 +163,20 @@ def test_records_that_keep_their_offsets_and_were_compacted_are_not_another_prog
     before = shown(tmp_path)
     assert (b"k0", b"NEWEST") in [record[1:] for record in before]
     others = [f"v{offset}" for partition, offset, _ in rows if partition != 0]
-    for _ in range(2):
+    wanted = sorted([*others, *((value or b"").decode() for *_, value in before)])
+    published = values(tmp_path)
+    # On a busy machine a call may end before it has begun with the partition that waited; a later one has it.
+    for attempt in range(20):
         with pytest.raises(LogDirError, match=r"neither finished nor taken back: t-0: records from offset 10 on were compacted since"):
             restore(tmp_path, kind, rows)
-        # What another partition waited for is there; what was published is not taken back.
-        assert (shown(tmp_path), values(tmp_path)) == (before, sorted([*others, *((value or b"").decode() for *_, value in before)]))
+        assert shown(tmp_path) == before
+        # What was published is not taken back.
+        assert len(values(tmp_path)) >= len(published)
+        published = values(tmp_path)
+        if attempt > 0 and published == wanted:
+            break
+    # What another partition waited for is there.
+    assert published == wanted
     (unfinished,) = [note for note in commits(tmp_path) if not note.is_published]
     forget_commit(tmp_path, unfinished.name, unfinished=True)
     more = [(number, 40, "more") for number in range(3)]
