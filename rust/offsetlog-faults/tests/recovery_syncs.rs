@@ -354,6 +354,32 @@ fn what_has_the_others_looked_at_is_replaced_last() {
     }
 }
 
+/// Of a segment that has lost all three nobody looks for the transaction index behind the names of the others: it has its own before.
+#[test]
+fn what_nobody_would_miss_has_its_name_first() {
+    let disk = SimDisk::new(killed_on(Names::Strict, is_segment));
+    open(&disk).unwrap().close().unwrap();
+    let right = beside(&disk.world());
+    let mut world = disk.world();
+    for suffix in [".index", ".timeindex", ".txnindex"] {
+        let gone = PathBuf::from(format!("{PARTITION}/{:020}{suffix}", 2));
+        assert!(!right[&gone].is_empty());
+        lose(&mut world, &gone);
+    }
+    let opened = SimDisk::new(world.clone());
+    open(&opened).unwrap().close().unwrap();
+    assert_eq!(beside(&opened.world()), right);
+    for change in opened.recorded() {
+        world.apply(&change);
+        for seed in 0..8 {
+            let rng = &mut fastrand::Rng::with_seed(seed);
+            let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
+            open(&next).unwrap().close().unwrap();
+            assert_eq!(beside(&next.world()), right, "{change:?}");
+        }
+    }
+}
+
 /// A call fails while indexes wait: for want of room or of open files it is done without waiting; otherwise the opening says so. Either way
 /// nothing is left that has no name of its own, and the next opening, behind a loss of power as well, is right.
 #[test]
@@ -366,10 +392,15 @@ fn a_call_that_fails_while_indexes_wait() {
         is_one && name.contains("index")
     };
     let opens_index = |call, name: &str| call == Call::Create && name.contains("index");
-    let cases: [(_, Kinds, _); 3] = [
+    let syncs = |call, name: &str| {
+        let is_one = matches!(call, Call::Sync | Call::SyncDirectory);
+        is_one && (call == Call::SyncDirectory || name.contains("index"))
+    };
+    let cases: [(_, Kinds, _); 4] = [
         (28, is_index, true),
         (24, opens_index, true),
         (5, is_index, false),
+        (5, syncs, false),
     ];
     for (error, kinds, is_bridged) in cases {
         let mut failed = 0;
@@ -394,8 +425,41 @@ fn a_call_that_fails_while_indexes_wait() {
             has_after_closing(lost(&disk, nth), &right, &what);
             has_after_closing(disk.world(), &right, &what);
         }
-        assert!(failed > 20, "{failed}");
+        assert!(failed > 10, "{failed}");
     }
+}
+
+/// A log of which no more files may be opened while indexes wait, each of them an open file, is opened all the same.
+#[test]
+fn indexes_that_wait_hold_back_no_other_file() {
+    let [killed, closed] = many_segments(Names::Journal);
+    let right = indexes(&closed);
+    let bare = without_indexes(killed);
+    let kinds: Kinds = |call, name| {
+        let opens = matches!(call, Call::Open | Call::Create);
+        opens && [".log", ".snapshot"].iter().any(|kind| name.contains(kind))
+    };
+    let mut bridged = 0;
+    for nth in (1..).step_by(29) {
+        let disk = SimDisk::new(bare.clone());
+        let plan = Plan {
+            kinds,
+            nth,
+            error: 24,
+            ..Plan::none()
+        };
+        let faults = FaultDisk::over(&disk, plan);
+        let first = open_short(Arc::new(faults.clone()));
+        if faults.failed().is_empty() {
+            break;
+        }
+        let what = format!("{:?}", faults.failed());
+        // It stays an error before the first one waits, and behind the last one.
+        bridged += usize::from(first.is_ok());
+        drop(first);
+        has_after_closing(disk.world(), &right, &what);
+    }
+    assert!(bridged > 2, "{bridged}");
 }
 
 /// An opening that is refused leaves durable indexes of what it had read.

@@ -95,6 +95,57 @@ fn appends_are_read_back_and_survive_closing_and_killing() {
     log.close().unwrap();
 }
 
+/// `for_each_record` passes most records in a loop of its own: those with headers, of any shape, from any offset on, and between.
+#[test]
+fn each_record_is_given_once_and_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders-0");
+    let log = open(&path, &[]);
+    let shapes = ["ppp", "phpp", "hhh", "ppnh", "h", "p", "pppppppphp", "nph"];
+    let mut expected = Vec::new();
+    for shape in shapes {
+        let mut batch = BatchBuilder::default();
+        for kind in shape.chars() {
+            let offset = expected.len() as i64;
+            let value = format!("value {offset}");
+            let value = (kind != 'n').then_some(value.as_bytes());
+            let headers: &[(&[u8], Option<&[u8]>)] = match kind {
+                'h' => &[(b"name", Some(b"x"))],
+                _ => &[],
+            };
+            batch.push(offset, None, value, headers).unwrap();
+            expected.push((offset, value.map(<[u8]>::to_vec), headers.len()));
+        }
+        log.append(&mut batch, &AppendOptions::default()).unwrap();
+    }
+    for start in 0..expected.len() {
+        for limit in [None, Some(1), Some(4)] {
+            let options = ScanOptions {
+                start: Some(start as i64),
+                limit,
+                ..ScanOptions::default()
+            };
+            let mut scan = log.scan(&options).unwrap();
+            let mut found = Vec::new();
+            while let Some(mut batch) = scan.next_batch().unwrap() {
+                batch
+                    .for_each_record(|record| {
+                        let value = record.value.map(<[u8]>::to_vec);
+                        found.push((record.offset, value, record.headers.iter().count()));
+                    })
+                    .unwrap();
+                if limit.is_none() {
+                    assert_eq!(batch.next_offset(), found.last().unwrap().0 + 1);
+                }
+            }
+            let most = limit.map_or(usize::MAX, |limit| limit as usize);
+            let wanted: Vec<_> = expected.iter().skip(start).take(most).cloned().collect();
+            assert_eq!(found, wanted, "from {start}, {limit:?}");
+        }
+    }
+    log.close().unwrap();
+}
+
 #[test]
 fn a_torn_tail_is_cut_and_kept() {
     let folder = tempfile::tempdir().unwrap();

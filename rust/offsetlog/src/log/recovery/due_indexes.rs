@@ -2,7 +2,7 @@
 //!
 //! An opening trusts an index without asking whether it was synced. So none gets its name before its bytes are on the disk, and the names of
 //! one kind are there before the next kind gets any: behind a loss of power an opening finds of each segment what it would find had they been
-//! written one by one. Whatever else changes the log, or reads a segment by its index, first puts in place what waits.
+//! written one by one, and of a segment that had none of them its transaction index first. Whatever else changes the log, or reads a segment by its index, first puts in place what waits.
 
 use super::due_snapshots::DueSnapshots;
 use super::interrupted_swaps;
@@ -15,6 +15,7 @@ use crate::segment::Directory;
 use crate::together::with_each_above;
 use offsetlog_format::SegmentFile;
 use std::cell::RefCell;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -126,10 +127,24 @@ fn settle(place: Place<'_>, waiting: &mut Vec<Waiting>) -> Result<()> {
     for index in waiting.iter_mut() {
         index.file = None;
     }
+    // While its offset index is missing a segment is looked at whole. Behind that nobody would miss its transaction index.
+    name_all(
+        place,
+        waiting.extract_if(.., |index| comes_first(place.0, index)),
+    )?;
     for kind in ALL {
         name_all(place, waiting.extract_if(.., |index| index.kind == kind))?;
     }
     Ok(())
+}
+
+/// Whether an index is the transaction index of a segment that has no offset index in its place.
+fn comes_first(directory: &Directory, index: &Waiting) -> bool {
+    let is_missing = |path: &Path| {
+        let stat = directory.disk.stat(path);
+        stat.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    index.kind == SegmentFile::TransactionIndex && is_missing(&index.path.with_extension("index"))
 }
 
 /// Puts synced indexes in place, and syncs their names, also of those before one that fails.

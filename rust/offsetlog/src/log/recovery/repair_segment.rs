@@ -8,7 +8,7 @@ use super::loader::{Loading, RECOVER};
 use super::report::Cut;
 use super::scan_segment::{self, Damage, ReplayState, ScannedSegment};
 use crate::disk::{Access, IoCall, read_whole};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::folder::is_there;
 use crate::segment::walk::{SCAN_BYTES, Step, Walk};
 use crate::segment::{Check, Directory, segment_path};
@@ -39,8 +39,9 @@ impl Loading<'_> {
         let base = bases.get(slot).copied().unwrap_or_default();
         let next = bases.get(slot + 1).copied();
         let check = |bytes| self.report_progress(bytes);
-        let mut contents =
-            scan_segment::scan_segment(self.directory, base, next, self.rule, carried, &check)?;
+        let mut contents = self.with_files(|| {
+            scan_segment::scan_segment(self.directory, base, next, self.rule, carried, &check)
+        })?;
         self.report.segments_read += 1;
         self.report.bytes_read += contents.file_bytes;
         for oddity in contents.oddities.drain(..) {
@@ -57,7 +58,13 @@ impl Loading<'_> {
         let wanted = (files, is_whole);
         self.write_beside((base, is_followed), wanted, &mut contents)?;
         if is_whole {
-            self.snapshot_behind(bases, &mut carried.producers)?;
+            let written = self.snapshot_behind(bases, &mut carried.producers);
+            if self.holds_files_back(&written) {
+                self.settle_indexes()?;
+                self.snapshot_behind(bases, &mut carried.producers)?;
+            } else {
+                written?;
+            }
         }
         Ok(contents)
     }
@@ -357,11 +364,7 @@ impl Loading<'_> {
                 continue;
             }
             let path = segment_path(&self.directory.path, base, kind.extension());
-            let before = if is_there {
-                read_whole(disk.as_ref(), &path, u64::from(u32::MAX)).ok()
-            } else {
-                None
-            };
+            let before = is_there.then(|| self.index_there(&path)).flatten();
             if before.as_ref() == Some(&*bytes) {
                 continue;
             }
@@ -444,6 +447,32 @@ impl Loading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The index in a place; `None` if it cannot be read.
+    fn index_there(&self, path: &Path) -> Option<Vec<u8>> {
+        let read = || {
+            read_whole(self.directory.disk.as_ref(), path, u64::from(u32::MAX))
+                .map_err(|error| Error::io(IoCall::Read, path, error))
+        };
+        self.with_files(read).ok()
+    }
+
+    /// Does once more what failed for want of open files, if those of indexes that wait can be closed.
+    fn with_files<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+        let done = work();
+        if self.holds_files_back(&done) {
+            self.settle_indexes()?;
+            return work();
+        }
+        done
+    }
+
+    fn holds_files_back<T>(&self, done: &Result<T>) -> bool {
+        let is_helped = |error: &Error| {
+            error.is_of_process() && !matches!(error.kind(), ErrorKind::Interrupted)
+        };
+        done.as_ref().is_err_and(is_helped) && !self.due_indexes.borrow().is_empty()
     }
 
     /// Writes an index durably, at once. Those that wait make room when they replace what is in their places, and are open files until then.
