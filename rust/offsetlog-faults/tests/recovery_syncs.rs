@@ -194,6 +194,21 @@ fn a_failed_sync_is_not_forgotten() {
     assert!(failed >= 11, "{failed}");
 }
 
+/// Whatever of its last writes a loss of power takes from a log, the next opening makes the files beside its segments right.
+fn opens_right_behind_a_crash(
+    world: &World,
+    seeds: u64,
+    right: &BTreeMap<PathBuf, Vec<u8>>,
+    what: &str,
+) {
+    for seed in 0..seeds {
+        let rng = &mut fastrand::Rng::with_seed(seed);
+        let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
+        open(&next).unwrap().close().unwrap();
+        assert_eq!(beside(&next.world()), *right, "{what}");
+    }
+}
+
 /// `recover` of a log that was closed, and lacks an index. Power is lost in it, at any time; an opening behind that is right.
 #[test]
 fn power_lost_in_recover_leaves_no_index_that_is_trusted() {
@@ -215,12 +230,7 @@ fn power_lost_in_recover_leaves_no_index_that_is_trusted() {
         .unwrap();
         for change in recovered.recorded() {
             world.apply(&change);
-            for seed in 0..3 {
-                let rng = &mut fastrand::Rng::with_seed(seed);
-                let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
-                open(&next).unwrap().close().unwrap();
-                assert_eq!(beside(&next.world()), right, "{change:?}");
-            }
+            opens_right_behind_a_crash(&world, 3, &right, &format!("{change:?}"));
         }
     }
 }
@@ -344,12 +354,7 @@ fn what_has_the_others_looked_at_is_replaced_last() {
             if !matches!(change, Change::Rename { .. }) {
                 continue;
             }
-            for seed in 0..64 {
-                let rng = &mut fastrand::Rng::with_seed(seed);
-                let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
-                open(&next).unwrap().close().unwrap();
-                assert_eq!(beside(&next.world()), right, "{suffix}: {change:?}");
-            }
+            opens_right_behind_a_crash(&world, 64, &right, &format!("{suffix}: {change:?}"));
         }
     }
 }
@@ -371,12 +376,7 @@ fn what_nobody_would_miss_has_its_name_first() {
     assert_eq!(beside(&opened.world()), right);
     for change in opened.recorded() {
         world.apply(&change);
-        for seed in 0..8 {
-            let rng = &mut fastrand::Rng::with_seed(seed);
-            let next = SimDisk::new(world.crash(Cut::Random, Fill::Zeros, rng));
-            open(&next).unwrap().close().unwrap();
-            assert_eq!(beside(&next.world()), right, "{change:?}");
-        }
+        opens_right_behind_a_crash(&world, 8, &right, &format!("{change:?}"));
     }
 }
 
