@@ -45,11 +45,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 CALLS: dict[str, Callable[..., object]] = {
+    "ClusterQuestions.metadata": lambda at, **flag: at.log_dir.metadata(**flag),
+    "ClusterQuestions.producers": lambda at, **flag: at.log_dir.producers(**flag),
     "Log.open": lambda at, **flag: Log.open(at.path / "new-0", "a", **flag),
     "Log.scan": lambda at, **flag: at.log.scan(**flag),
-    "LogDir.metadata": lambda at, **flag: at.log_dir.metadata(**flag),
     "LogDir.open": lambda at, **flag: LogDir.open(at.path / "new", "a", **flag),
-    "LogDir.producers": lambda at, **flag: at.log_dir.producers(**flag),
     "LogDir.scan": lambda at, **flag: at.log_dir.scan(**flag),
     "Scan.over": lambda at, **flag: Scan.over([Split(at.log.path, "t", 0, 0, 1, 1)], **flag),
     "Server.__init__": lambda at, **flag: Server(at.path / "logs", open_transactions="decide", **flag).stop(),

@@ -25,7 +25,7 @@ def returned() -> dict[str, list[str]]:
     """The public named tuples that the verbs return, one or a list of them, each with its verbs; and all that are called a report."""
     kinds = {name for name in offsetlog.__all__ if hasattr(getattr(offsetlog, name), "_fields")}
     found: dict[str, list[str]] = {name: [] for name in kinds if name.endswith("Report")}
-    for owner, names in ((offsetlog, offsetlog.__all__), (LogDir, vars(LogDir))):
+    for owner, names in ((offsetlog, offsetlog.__all__), (LogDir, dir(LogDir))):
         for name in names:
             if not name.startswith("_") and inspect.isroutine(verb := getattr(owner, name)):
                 words = str(inspect.signature(verb).return_annotation)
