@@ -1,14 +1,18 @@
-//! The least that headers and look-ups can cost: the reads of the bytes alone, for «limit here».
+//! The least that headers, look-ups and columns can cost: the reads of the bytes alone, for «limit here».
 //!
 //! `headers-limit DIRECTORY REPEATS` reads the 61 bytes of each batch header by a call of its own, and takes nothing from them but
 //! where the next one is. `lookup-limit DIRECTORY QUERIES SEED` knows beforehand in which file and where the batch of a draw is, and how
 //! long: measured are one read, from the index entry on that leads to the batch up to the batch's end, its CRC-32C, and what lz4 has
-//! compressed of it.
+//! compressed of it. `columns-limit DIRECTORY REPEATS` reads a log in blocks, computes the CRC-32C of its batches, and copies keys, values,
+//! offsets and timestamps into memory that is used again and again: what Arrow batches need, without Arrow and without Python.
 
 use crate::rescue::{LZ4_BLOCK_BYTES, decompressed};
 use crate::{Met, Outcome, percentiles, timed};
+use offsetlog::format::BatchHeader;
 use offsetlog::format::checksum::crc32c;
+use offsetlog::format::copy::extend;
 use offsetlog::format::index_entry::{OffsetIndexEntry, offset_entry_count};
+use offsetlog::format::v2::RecordsV2;
 use offsetlog::{Log, OpenOptions};
 use offsetlog_benches::Draws;
 use std::collections::HashMap;
@@ -51,6 +55,10 @@ pub(crate) struct KnownLogs(HashMap<String, Known>);
 pub(crate) fn round(words: &[&str], logs: &mut KnownLogs) -> Outcome<Option<String>> {
     let answer = match words {
         ["headers-limit", directory, repeats] => timed(repeats.parse()?, || headers(directory))?,
+        ["columns-limit", directory, repeats] => {
+            let mut columns = [Columns::default(), Columns::default()];
+            timed(repeats.parse()?, || whole_columns(directory, &mut columns))?
+        }
         ["lookup-limit", directory, queries, seed] => {
             if !logs.0.contains_key(*directory) {
                 logs.0
@@ -86,6 +94,89 @@ fn headers(directory: &str) -> Outcome<Met> {
         }
     }
     Ok(met)
+}
+
+/// Bytes of a block, and of keys and values after which the other of two sets of columns is next.
+const BLOCK_BYTES: usize = 512 << 10;
+const COLUMNS_BYTES: usize = 384 << 10;
+
+/// Four columns, of which bytes are beside their ends.
+#[derive(Debug, Default)]
+struct Columns {
+    keys: (Vec<u8>, Vec<i32>),
+    values: (Vec<u8>, Vec<i32>),
+    offsets: Vec<i64>,
+    timestamps: Vec<i64>,
+}
+
+fn whole_columns(directory: &str, columns: &mut [Columns; 2]) -> Outcome<Met> {
+    let mut met = Met::default();
+    let mut block = vec![0; BLOCK_BYTES];
+    for path in log_files(directory)? {
+        let file = File::open(path)?;
+        let (mut kept, mut position) = (0, 0);
+        loop {
+            let read = file.read_at(block.get_mut(kept..).unwrap_or_default(), position)?;
+            if read == 0 {
+                break;
+            }
+            position += read as u64;
+            let mut rest = block.get(..kept + read).unwrap_or_default();
+            while let Some((batch, behind)) = first_batch(rest) {
+                rest = behind;
+                let crc = crc32c(batch.get(COVERED_AT..).unwrap_or_default());
+                if batch.get(COVERED_AT - 4..COVERED_AT) != Some(crc.to_be_bytes().as_slice()) {
+                    return Err("a batch has another checksum".into());
+                }
+                columns[0].add(batch).ok_or("a record of another kind")?;
+                if columns[0].keys.0.len() + columns[0].values.0.len() >= COLUMNS_BYTES {
+                    columns.swap(0, 1);
+                    columns[1].give(&mut met);
+                }
+            }
+            let from = kept + read - rest.len();
+            kept = rest.len();
+            block.copy_within(from..from + kept, 0);
+        }
+    }
+    columns[0].give(&mut met);
+    Ok(met)
+}
+
+/// The batch at the front of a block, if it is there as a whole, and what is behind it.
+fn first_batch(block: &[u8]) -> Option<(&[u8], &[u8])> {
+    let following = u32::from_be_bytes(*block.get(8..)?.first_chunk()?);
+    block.split_at_checked(FRAME_BYTES as usize + following as usize)
+}
+
+impl Columns {
+    /// Copies the records of a batch, of which each has key and value.
+    fn add(&mut self, batch: &[u8]) -> Option<()> {
+        let header = BatchHeader::parse(batch).ok()?;
+        let mut records = RecordsV2::new(&header, batch.get(HEADER_BYTES..)?).ok()?;
+        while let Some(record) = records.next_plain() {
+            extend(&mut self.keys.0, record.key?);
+            self.keys.1.push(self.keys.0.len() as i32);
+            extend(&mut self.values.0, record.value?);
+            self.values.1.push(self.values.0.len() as i32);
+            self.offsets.push(record.offset);
+            self.timestamps.push(record.timestamp * 1000);
+        }
+        (records.records_left() == 0).then_some(())
+    }
+
+    /// Counts what is there, as who uses it would, and makes room for the next.
+    fn give(&mut self, met: &mut Met) {
+        for (key, value) in self.keys.1.iter().zip(&self.values.1) {
+            met.add(*key as u64 ^ *value as u64);
+        }
+        for (bytes, ends) in [&mut self.keys, &mut self.values] {
+            bytes.clear();
+            ends.clear();
+        }
+        self.offsets.clear();
+        self.timestamps.clear();
+    }
 }
 
 impl Known {

@@ -77,7 +77,7 @@ def scan_line(row: int, size: int, count: int) -> tuple[str, Callable[[float], s
     return work, gigabytes(count, count * (size + KEY_BYTES)) if row == 11 else per_second(count, "rec")
 
 
-def python_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int]) -> Iterator[Row]:
+def python_rows(kafka: Kafka, ours: Path, sizes: Sizes, rounds: int, wanted: set[int]) -> Iterator[Row]:
     """Rows 11 and 12."""
     version = imports(sys.executable, "offsetlog._offsetlog, aiokafka, pyarrow", environment(sys.executable))
     if version.startswith("!"):
@@ -86,12 +86,13 @@ def python_rows(kafka: Kafka, sizes: Sizes, rounds: int, wanted: set[int]) -> It
     for size in (100, 1000):
         say(f"rows 11 and 12: Python, none {size} B")
         pair = kafka.log(scan_spec(sizes, "none", size))
-        command = [sys.executable, str(BENCHES / "python" / "python_rows.py"), str(pair.ours), "--rounds", str(rounds), "--rows"]
-        for found in json_lines([*command, *map(str, sorted(wanted & PYTHON_ROWS))], 600):
+        command = [sys.executable, str(BENCHES / "python" / "python_rows.py"), str(pair.ours), "--rounds", str(rounds)]
+        command += ["--ours", str(ours), "--rows", *map(str, sorted(wanted & PYTHON_ROWS))]
+        for found in json_lines(command, 600):
             row = found["row"]
             work, show = scan_line(row, size, found["count"])
             floor, target = goals[row, size]
-            yield Row(row, work + found["how"], "aiokafka", found["peer"], found["ours"], show, "times", floor, target)
+            yield Row(row, work + found["how"], "aiokafka", found["peer"], found["ours"], show, "times", floor, target, found["limit"])
 
 
 # Appends from Python stand beside the rows of the same work in Rust.

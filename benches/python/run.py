@@ -79,16 +79,16 @@ def measure(wanted: set[int], rounds: int, memory: list[str]) -> Iterator[Row]:
     """All wanted rows beside their peers."""
     sizes = Sizes.from_environment()
     kafka = Kafka()
-    if wanted & LINE_ROWS:
-        ours = build_ours()
+    ours = build_ours() if wanted & (LINE_ROWS | PYTHON_ROWS) else None
+    if ours and wanted & LINE_ROWS:
         for row in line_rows(BesideKafka(kafka, ours, sizes, rounds), wanted, memory):
             assert isinstance(row, Row)
             yield row
         if wanted & {3, 4, 5}:
             memory.insert(0, scan_memory(kafka, ours, sizes))
     yield from python_appends(kafka, sizes, rounds, wanted)
-    if wanted & PYTHON_ROWS:
-        yield from python_rows(kafka, sizes, rounds, wanted)
+    if ours and wanted & PYTHON_ROWS:
+        yield from python_rows(kafka, ours, sizes, rounds, wanted)
     if wanted & SPARK_ROWS:
         yield from spark_rows(kafka, sizes, rounds, wanted & SPARK_ROWS, memory)
     if wanted & SERVE_ROWS:

@@ -49,7 +49,7 @@ pub(super) struct Columns {
 impl Columns {
     pub(super) fn new(order: &[Column], options: &ArrowOptions, pool: Arc<Pool>) -> Self {
         let has = |column| order.contains(&column);
-        let bytes = |column| has(column).then(|| Bytes::new(&pool));
+        let bytes = |column| has(column).then(Bytes::new);
         let ints = |column| has(column).then(Vec::new);
         Self {
             schema: schema(order),
@@ -106,6 +106,13 @@ impl Columns {
         self.batch = Some((log.clone(), *header));
     }
 
+    /// Takes buffers from the pool for the columns of bytes that have none.
+    pub(super) fn prepare(&mut self) {
+        for column in [&mut self.key, &mut self.value].into_iter().flatten() {
+            column.prepare(&self.pool);
+        }
+    }
+
     /// Adds a record.
     #[inline(always)]
     #[allow(
@@ -116,6 +123,9 @@ impl Columns {
         let size = record.key.map_or(0, <[u8]>::len)
             + record.value.map_or(0, <[u8]>::len)
             + record.headers.encoded().len();
+        if self.rows == 0 {
+            self.prepare();
+        }
         if size > LARGE_BYTES || self.bytes > LARGE_BYTES {
             self.make_room(record, size)?;
         }
@@ -232,6 +242,7 @@ impl Columns {
             column.resize(column.len() + count, header.producer_id);
         }
         if let Some(column) = &mut self.topic {
+            column.prepare(&self.pool);
             column.repeat(log.topic().as_bytes(), count);
         }
     }
@@ -364,16 +375,26 @@ pub(super) struct Bytes {
     pub(super) offsets: Vec<i32>,
     pub(super) values: Vec<u8>,
     validity: Validity,
+    /// Bytes of the record batch before: about as many come until this one is full.
+    likely: usize,
 }
 
 type BytesParts = (OffsetBuffer<i32>, Buffer, Option<NullBuffer>);
 
 impl Bytes {
-    fn new(pool: &Arc<Pool>) -> Self {
+    fn new() -> Self {
         Self {
             offsets: vec![0],
-            values: pool.take(),
+            values: Vec::new(),
             validity: Validity::default(),
+            likely: 0,
+        }
+    }
+
+    /// Takes a buffer from the pool if there is none yet.
+    fn prepare(&mut self, pool: &Pool) {
+        if self.values.capacity() == 0 {
+            self.values = pool.take(self.likely);
         }
     }
 
@@ -407,7 +428,8 @@ impl Bytes {
         let capacity = self.offsets.len();
         let offsets = std::mem::replace(&mut self.offsets, Vec::with_capacity(capacity));
         self.offsets.push(0);
-        let values = std::mem::replace(&mut self.values, pool.take());
+        let values = std::mem::take(&mut self.values);
+        self.likely = values.len();
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         (offsets, lend(values, pool), self.validity.take())
     }

@@ -25,6 +25,9 @@ impl Columns {
         if self.sequence.is_some() || self.has_nulls() {
             return 0;
         }
+        if self.rows == 0 {
+            self.prepare();
+        }
         let room = self.options.batch_rows.saturating_sub(self.rows);
         let most = records.records_left().min(room);
         let mut decoder = records.clone();

@@ -19,17 +19,41 @@ struct Lent {
 }
 
 impl Pool {
-    /// Returns an empty buffer, with capacity if the pool has one.
-    pub(super) fn take(&self) -> Vec<u8> {
+    /// Returns an empty buffer: the smallest one with room for `bytes`, unless that has far more, or a new one with a little more. So
+    /// keys take no buffer of values, which then would need another.
+    ///
+    /// A column takes it at its first record and not when the record batch before is full: in between the consumer may release one, which
+    /// is in the CPU cache still.
+    pub(super) fn take(&self, bytes: usize) -> Vec<u8> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.pop().unwrap_or_default()
+        let fitting = kept.iter().enumerate();
+        let far_more = bytes.saturating_mul(4).saturating_add(4096);
+        let fitting = fitting.filter(|(_, buffer)| (bytes..=far_more).contains(&buffer.capacity()));
+        let smallest = fitting.min_by_key(|(_, buffer)| buffer.capacity());
+        if let Some((slot, _)) = smallest {
+            return kept.swap_remove(slot);
+        }
+        let mut buffer = Vec::new();
+        if bytes <= LARGEST_KEPT_BYTES {
+            // Without memory for it the buffer grows as records come, as far as it can.
+            _ = buffer.try_reserve_exact(bytes + bytes / 8);
+        }
+        buffer
     }
 
     fn give_back(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < KEPT && bytes.capacity() <= LARGEST_KEPT_BYTES {
-            kept.push(bytes);
+        if bytes.capacity() > LARGEST_KEPT_BYTES {
+            return;
+        }
+        kept.push(bytes);
+        if kept.len() > KEPT {
+            let smallest = kept.iter().enumerate();
+            let smallest = smallest.min_by_key(|(_, buffer)| buffer.capacity());
+            if let Some((slot, _)) = smallest {
+                kept.swap_remove(slot);
+            }
         }
     }
 }
@@ -52,5 +76,46 @@ impl AsRef<[u8]> for Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         self.pool.give_back(std::mem::take(&mut self.bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(pool: &Pool) -> Vec<usize> {
+        let kept = pool.0.lock().unwrap();
+        let mut kept: Vec<_> = kept.iter().map(Vec::capacity).collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    #[test]
+    fn the_smallest_buffer_that_fits_is_taken_and_none_that_does_not() {
+        let pool = Arc::new(Pool::default());
+        for size in [1000, 10, 5000, 100] {
+            drop(lend(Vec::with_capacity(size), &pool));
+        }
+        assert_eq!(kept(&pool), [10, 100, 1000, 5000]);
+        assert_eq!(pool.take(11).capacity(), 100);
+        assert_eq!(pool.take(11).capacity(), 1000);
+        // The one of 5,000 has far more room than that.
+        assert_eq!(pool.take(11).capacity(), 12);
+        assert_eq!(kept(&pool), [10, 5000]);
+    }
+
+    #[test]
+    fn a_full_pool_drops_the_smallest_and_keeps_none_of_a_huge_record() {
+        let pool = Arc::new(Pool::default());
+        for size in (1..=KEPT + 2).rev().chain([LARGEST_KEPT_BYTES + 1]) {
+            drop(lend(Vec::with_capacity(size), &pool));
+        }
+        assert_eq!(kept(&pool), (3..=KEPT + 2).collect::<Vec<_>>());
+        assert_eq!(pool.take(LARGEST_KEPT_BYTES + 1).capacity(), 0);
+    }
+
+    #[test]
+    fn memory_that_is_not_there_ends_nothing() {
+        assert_eq!(Pool::default().take(usize::MAX).capacity(), 0);
     }
 }
