@@ -79,7 +79,7 @@ impl OffsetMap {
         let mut any = 0;
         for fingerprint in fingerprints {
             let entry = self.entries.get(Self::home(&self.entries, fingerprint));
-            any |= entry.map_or(0, |entry| entry[2]);
+            any |= entry.map_or(0, |entry| entry[0] | entry[2]);
         }
         // Keeps the compiler from removing the reads.
         std::hint::black_box(any);
