@@ -80,7 +80,7 @@ pub use writer::{
     AppendOptions, AppendOrigin, RemovedSegment, RetentionReason, WriteOptions, recover,
 };
 
-pub(crate) use cleaner::Rewriter;
+pub(crate) use cleaner::{Rest, Rewriter};
 pub(crate) use cluster::{
     Guard, Membership, Surroundings, check_internal, read_metadata, read_metadata_told,
     refuse_mirrored, replay,

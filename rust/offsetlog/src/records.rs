@@ -70,6 +70,29 @@ impl<'a> Records<'a> {
         }
     }
 
+    /// Gives each remaining record to `take`. Faster than a loop over [`next_record`](Self::next_record), which reads and writes the decoder
+    /// for each record.
+    #[inline]
+    pub(crate) fn for_each(
+        mut self,
+        mut take: impl FnMut(&RecordView<'a>),
+    ) -> Result<(), FormatError> {
+        loop {
+            if let Self::V2(records) = &mut self {
+                // A local one stays in registers.
+                let mut plain = records.clone();
+                while let Some(record) = plain.next_plain() {
+                    take(&record);
+                }
+                *records = plain;
+            }
+            match self.next_record()? {
+                Some(record) => take(&record),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Returns the next record for which `is_wanted` holds, and decodes all before it.
     #[inline]
     pub(crate) fn find(

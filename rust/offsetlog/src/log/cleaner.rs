@@ -13,6 +13,7 @@ mod in_order;
 mod offset_map;
 mod output;
 mod pass;
+mod replaced;
 mod rewrite;
 mod tally;
 mod transactions;
@@ -22,7 +23,7 @@ use std::collections::HashMap;
 
 pub(crate) use output::discard;
 pub(crate) use pass::Pass;
-pub(crate) use rewrite::Rewriter;
+pub(crate) use rewrite::{Rest, Rewriter};
 
 /// A segment that may be cleaned.
 #[derive(Debug, Clone, Copy)]

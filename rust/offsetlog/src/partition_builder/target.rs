@@ -5,7 +5,7 @@ use super::appender::Appender;
 use crate::batch_decoder::BatchDecoder;
 use crate::codec::{Compressor, Decompressor};
 use crate::error::{Error, ErrorKind, Result};
-use crate::log::{Checksums, LogWriter, OpenOptions, Rewriter};
+use crate::log::{Checksums, LogWriter, OpenOptions, Rest, Rewriter};
 use crate::memory;
 use offsetlog_format::batch::BATCH_HEADER_V2_BYTES;
 use offsetlog_format::builder::{Compress, finish_batch};
@@ -247,19 +247,20 @@ impl Target {
         let found = decoder.records(bytes, self.max_decompressed_bytes);
         let mut found = found.map_err(&place)?;
         self.encoded.clear();
-        let mut at = first;
-        let next = || {
+        let add_all = |rest: &mut Rest<'_>| {
+            let mut at = first;
             // The record behind the last readable one is not to be looked at.
-            if at >= end {
-                return Ok(None);
+            while at < end
+                && let Some(record) = found.next_record()?.filter(|record| record.offset < end)
+            {
+                rest.add(&record);
+                at = record.offset + 1;
             }
-            let record = found.next_record()?.filter(|record| record.offset < end);
-            at = record.as_ref().map_or(end, |record| record.offset + 1);
-            Ok(record)
+            Ok(())
         };
         let mut rewriter = Rewriter::new();
         rewriter
-            .write(&header, None, next, &mut self.encoded)
+            .write(&header, None, add_all, &mut self.encoded)
             .map_err(place)?;
         self.hand_over_encoded((first, header.last_offset), header.max_timestamp)
     }

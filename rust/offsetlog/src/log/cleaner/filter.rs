@@ -5,7 +5,8 @@
 use super::Plan;
 use super::fingerprint::Fingerprint;
 use super::offset_map::{OffsetMap, TOGETHER};
-use super::rewrite::{Rewriter, write_empty};
+use super::replaced::Replaced;
+use super::rewrite::{Rest, Rewriter, write_empty};
 use super::tally::Remains;
 use super::transactions::Data;
 use crate::codec::Decompressor;
@@ -18,6 +19,7 @@ use offsetlog_format::{BatchHeader, RecordView};
 pub(super) struct CleanContext<'p> {
     pub(super) plan: &'p Plan,
     pub(super) map: &'p OffsetMap,
+    pub(super) replaced: &'p Replaced,
     /// Records from this offset on are not in the map.
     pub(super) end: i64,
     /// Whether tombstones of magic 0 and 1 in this segment are too young to delete.
@@ -34,7 +36,7 @@ pub(super) struct Standing {
 }
 
 /// Number of records read and kept.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) read: u64,
     pub(super) kept: u64,
@@ -150,6 +152,46 @@ impl Filter {
         }
     }
 
+    /// Appends what remains of a batch to `out` of which it was noted which records stay, and counted how many: some, and not all. So no
+    /// record is looked up in the map. `None` if the batch is not as it was then: [`clean`](Self::clean) says what is wrong with it.
+    pub(super) fn clean_counted(
+        &mut self,
+        context: &CleanContext<'_>,
+        header: &BatchHeader,
+        bytes: &[u8],
+        counts: Counts,
+        out: &mut Vec<u8>,
+    ) -> Option<Cleaned> {
+        let start = out.len();
+        let kept = i32::try_from(counts.kept).ok()?;
+        // All its records are between these.
+        context.replaced.has(header.base_offset?)?;
+        context.replaced.has(header.last_offset)?;
+        if u64::try_from(header.record_count) != Ok(counts.read) || header.check_crc(bytes).is_err()
+        {
+            return None;
+        }
+        let records = Records::open(header, bytes, &mut self.decompressor, self.limit).ok()?;
+        let add_all = |rest: &mut Rest<'_>| {
+            records.for_each(|record| {
+                if context.replaced.has(record.offset) == Some(false) {
+                    rest.add(record);
+                }
+            })?;
+            Ok(())
+        };
+        match self.rewriter.write(header, None, add_all, out) {
+            Ok(written) if written.record_count == kept => Some(Cleaned {
+                header: Some(written),
+                counts,
+            }),
+            _ => {
+                out.truncate(start);
+                None
+            }
+        }
+    }
+
     /// Appends what remains of a batch to `out`.
     pub(super) fn clean(
         &mut self,
@@ -212,15 +254,16 @@ impl Filter {
         } else {
             horizon
         };
-        let mut rest = records;
         let mut verdicts = keeps.iter();
-        let next = || loop {
-            match (rest.next_record()?, verdicts.next()) {
-                (Some(_), Some(false)) => {}
-                (record, _) => return Ok(record),
-            }
+        let add_all = |rest: &mut Rest<'_>| {
+            records.for_each(|record| {
+                if verdicts.next() != Some(&false) {
+                    rest.add(record);
+                }
+            })?;
+            Ok(())
         };
-        let written = self.rewriter.write(header, horizon, next, out)?;
+        let written = self.rewriter.write(header, horizon, add_all, out)?;
         Ok(Cleaned {
             header: Some(written),
             counts,
@@ -229,7 +272,7 @@ impl Filter {
 }
 
 impl CleanContext<'_> {
-    /// Appends a batch to `out` of which it is known what stays. Only `All` needs its bytes.
+    /// Appends a batch to `out` of which nothing or everything stays. Only `All` needs its bytes.
     pub(super) fn clean_known(
         &self,
         header: &BatchHeader,
@@ -295,3 +338,7 @@ impl CleanContext<'_> {
         is_last_of_producer || header.last_offset.saturating_add(1) == self.plan.first_uncleanable
     }
 }
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

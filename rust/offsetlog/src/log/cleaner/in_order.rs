@@ -24,8 +24,8 @@ const SPARE_BYTES: usize = 256 << 10;
 /// What is to be decided about a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
-    /// What remains of it.
-    Filter(Standing),
+    /// What remains of it; with the counts, if they are known.
+    Filter(Standing, Option<Counts>),
     /// Nothing: what remains was counted, with its records.
     Known(Remains, u32),
 }
@@ -109,18 +109,26 @@ impl Batch<'_> {
                 let known = (remains, records);
                 Ok(self.context.clean_known(&self.header, bytes, known, out))
             }
-            Question::Filter(standing) => filter
-                .clean(&self.context, &self.header, bytes, standing, out)
-                .map_err(|error| {
-                    let error = error.at_offset(self.header.last_offset);
-                    Box::new((error, Some(self.at)))
-                }),
+            Question::Filter(standing, counts) => {
+                let counted = counts.and_then(|counts| {
+                    filter.clean_counted(&self.context, &self.header, bytes, counts, out)
+                });
+                if let Some(cleaned) = counted {
+                    return Ok(cleaned);
+                }
+                filter
+                    .clean(&self.context, &self.header, bytes, standing, out)
+                    .map_err(|error| {
+                        let error = error.at_offset(self.header.last_offset);
+                        Box::new((error, Some(self.at)))
+                    })
+            }
         }
     }
 
     /// Whether it takes long enough for another thread.
     fn is_long(&self) -> bool {
-        matches!(self.question, Question::Filter(_))
+        matches!(self.question, Question::Filter(..))
             && self.header.codec().is_ok_and(|codec| codec != Codec::None)
     }
 }

@@ -6,6 +6,7 @@ use super::fingerprint::Fingerprint;
 use super::in_order::{Batch, Board, InOrder, Misplaced, Question};
 use super::offset_map::{OffsetMap, TOGETHER};
 use super::output::{Output, discard};
+use super::replaced::Replaced;
 use super::tally::{Remains, Tally};
 use super::transactions::{Data, Ending, Met, Outcomes};
 use super::{Plan, Source};
@@ -16,7 +17,7 @@ use crate::records::Records;
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
 use crate::segment::{Segment, segment_path};
-use offsetlog_format::BatchHeader;
+use offsetlog_format::{BatchHeader, RecordView};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub(crate) struct Pass<'l> {
     plan: &'l Plan,
     map: OffsetMap,
     tally: Tally,
+    replaced: Replaced,
     outcomes: Outcomes<'l>,
     /// Called every few MiB; an error ends the pass.
     check: &'l dyn Fn() -> Result<()>,
@@ -66,6 +68,7 @@ impl<'l> Pass<'l> {
             plan,
             map: OffsetMap::new(map_bytes)?,
             tally: Tally::default(),
+            replaced: Replaced::new(plan.first_dirty),
             outcomes: Outcomes::new(log, from, plan.log_start),
             check,
             buffer: Vec::new(),
@@ -173,30 +176,54 @@ impl<'l> Pass<'l> {
         }
         self.tally.begin(header.last_offset);
         loop {
-            let next = records.next_record();
-            if let Ok(Some(record)) = &next {
-                count += 1;
-                is_plain &= record.key.is_some()
-                    && record.value.is_some()
-                    && record.offset >= self.plan.first_dirty;
-                if let Some(key) = record
-                    .key
-                    .filter(|_| record.offset >= self.plan.first_dirty)
+            if let Records::V2(records) = &mut records {
+                // A local decoder stays in registers.
+                let mut plain = records.clone();
+                while self.keys.len() < TOGETHER
+                    && let Some(record) = plain.next_plain()
                 {
-                    self.keys.push((self.map.fingerprint(key), record.offset));
+                    count += 1;
+                    is_plain &= self.take_key(&record);
                 }
-                if self.keys.len() < TOGETHER {
-                    continue;
+                *records = plain;
+            }
+            let mut is_over = false;
+            let mut failed = None;
+            if self.keys.len() < TOGETHER {
+                match records.next_record() {
+                    Ok(Some(record)) => {
+                        count += 1;
+                        is_plain &= self.take_key(&record);
+                        continue;
+                    }
+                    Ok(None) => is_over = true,
+                    Err(error) => failed = Some(error),
                 }
             }
             if self.put_together(latest)? {
                 return Ok(true);
             }
-            if next?.is_none() {
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            if is_over {
                 self.tally.end(if is_plain { count } else { 0 });
                 return Ok(false);
             }
         }
+    }
+
+    /// Takes the key of a dirty record for the map. Returns whether it is dirty, and has a key and a value.
+    #[inline]
+    fn take_key(&mut self, record: &RecordView<'_>) -> bool {
+        let Some(key) = record
+            .key
+            .filter(|_| record.offset >= self.plan.first_dirty)
+        else {
+            return false;
+        };
+        self.keys.push((self.map.fingerprint(key), record.offset));
+        record.value.is_some()
     }
 
     fn put_together(&mut self, latest: &mut i64) -> Result<bool> {
@@ -208,6 +235,7 @@ impl<'l> Pass<'l> {
             }
             if let Some(before) = self.map.put(fingerprint, offset)? {
                 self.tally.replace(before);
+                self.replaced.note(before);
             }
             *latest = offset;
         }
@@ -312,13 +340,14 @@ impl<'l> Pass<'l> {
         let context = CleanContext {
             plan: self.plan,
             map: &self.map,
+            replaced: &self.replaced,
             end,
             keeps_old_tombstones: source.modified_ms > self.plan.old_horizon(),
         };
         let mut walk = self.walk(source, source.base_offset)?.headers_only();
         while let Some(header) = self.step(&mut walk)? {
             let known = cleaning.tally.remains(header.last_offset);
-            if known.is_none_or(|(remains, _)| remains == Remains::All) {
+            if known.is_none_or(|(remains, _)| remains != Remains::Nothing) {
                 if checked.contains(&header.last_offset) {
                     walk.batch()?;
                 } else {
@@ -330,10 +359,14 @@ impl<'l> Pass<'l> {
             // A batch that somebody cut since its header was read is not copied: the filter finds that it is cut.
             let is_whole = bytes.len() == header.size_bytes;
             let question = match known {
+                Some((Remains::Some(kept), records)) => {
+                    let (read, kept) = (u64::from(records), u64::from(kept));
+                    Question::Filter(standing, Some(Counts { read, kept }))
+                }
                 Some((remains, records)) if is_whole || remains == Remains::Nothing => {
                     Question::Known(remains, records)
                 }
-                _ => Question::Filter(standing),
+                _ => Question::Filter(standing, None),
             };
             let batch = Batch {
                 context,

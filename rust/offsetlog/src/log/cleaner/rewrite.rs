@@ -17,6 +17,17 @@ pub(crate) struct Rewriter {
     records: Vec<u8>,
 }
 
+/// What remains of a batch: its records are added to the new one.
+#[derive(Debug)]
+pub(crate) struct Rest<'w> {
+    /// The new batch's records, encoded.
+    records: &'w mut Vec<u8>,
+    /// The offset to which the first record's would be relative, and the timestamp; `None` for its own.
+    base_offset: Option<i64>,
+    base_timestamp: Option<i64>,
+    kept: Option<Kept>,
+}
+
 /// Running totals of the records that a batch keeps.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
@@ -27,6 +38,31 @@ struct Kept {
     max_timestamp: i64,
 }
 
+impl Rest<'_> {
+    /// Adds the next record.
+    #[inline]
+    pub(crate) fn add(&mut self, record: &RecordView<'_>) {
+        let kept = self.kept.get_or_insert(Kept {
+            count: 0,
+            first_offset: self.base_offset.unwrap_or(record.offset),
+            last_offset: record.offset,
+            base_timestamp: self.base_timestamp.unwrap_or(record.timestamp),
+            max_timestamp: -1,
+        });
+        write_record(
+            self.records,
+            record.timestamp.wrapping_sub(kept.base_timestamp),
+            (record.offset - kept.first_offset) as i32,
+            record.key,
+            record.value,
+            record.headers.iter(),
+        );
+        kept.count += 1;
+        kept.last_offset = record.offset;
+        kept.max_timestamp = kept.max_timestamp.max(record.timestamp);
+    }
+}
+
 impl Rewriter {
     pub(crate) fn new() -> Self {
         Self {
@@ -35,15 +71,15 @@ impl Rewriter {
         }
     }
 
-    /// Appends `original` to `out` with only the records that `next` returns. A batch of magic 0 or 1 becomes one of magic 2.
+    /// Appends `original` to `out` with only the records that `add_all` adds. A batch of magic 0 or 1 becomes one of magic 2.
     ///
     /// For magic 2 the base offset and last offset stay, and so do the producer and the leader epoch, so sequences and epochs
     /// are unchanged. `horizon` replaces the base timestamp: from then on tombstones, or a marker, may be deleted.
-    pub(crate) fn write<'r>(
+    pub(crate) fn write(
         &mut self,
         original: &BatchHeader,
         horizon: Option<i64>,
-        mut next: impl FnMut() -> Result<Option<RecordView<'r>>>,
+        add_all: impl FnOnce(&mut Rest<'_>) -> Result<()>,
         out: &mut Vec<u8>,
     ) -> Result<BatchHeader> {
         let codec = original.codec()?;
@@ -55,31 +91,14 @@ impl Rewriter {
         } else {
             &mut self.records
         };
-        let mut kept: Option<Kept> = None;
-        while let Some(record) = next()? {
-            let kept = kept.get_or_insert_with(|| Kept {
-                count: 0,
-                first_offset: original
-                    .base_offset
-                    .filter(|_| original.magic == 2)
-                    .unwrap_or(record.offset),
-                last_offset: record.offset,
-                base_timestamp: horizon.unwrap_or(record.timestamp),
-                max_timestamp: -1,
-            });
-            write_record(
-                records,
-                record.timestamp.wrapping_sub(kept.base_timestamp),
-                (record.offset - kept.first_offset) as i32,
-                record.key,
-                record.value,
-                record.headers.iter(),
-            );
-            kept.count += 1;
-            kept.last_offset = record.offset;
-            kept.max_timestamp = kept.max_timestamp.max(record.timestamp);
-        }
-        let Some(kept) = kept else {
+        let mut rest = Rest {
+            records,
+            base_offset: original.base_offset.filter(|_| original.magic == 2),
+            base_timestamp: horizon,
+            kept: None,
+        };
+        add_all(&mut rest)?;
+        let Some(kept) = rest.kept else {
             out.truncate(start);
             return Ok(write_empty(original, out));
         };

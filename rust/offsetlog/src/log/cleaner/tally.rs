@@ -1,7 +1,7 @@
 //! Counts, while the map is built, how many records of each batch a later one replaces.
 //!
 //! So the second pass skips batches of which no record stays, and copies batches of which every record stays without reading the records.
-//! Batches that were not counted are decided record by record.
+//! Which records of a batch stay is in [`Replaced`](super::replaced::Replaced), and batches that were not counted are decided by the map.
 
 /// Batches that are counted: 4 MiB of memory.
 const MAX_BATCHES: usize = 1 << 18;
@@ -11,6 +11,8 @@ const MAX_BATCHES: usize = 1 << 18;
 pub(super) enum Remains {
     Nothing,
     All,
+    /// So many records.
+    Some(u32),
 }
 
 /// One batch whose records are in the map.
@@ -106,8 +108,8 @@ impl Tally {
         self.batches = Vec::new();
     }
 
-    /// Returns what stays of the batch with this last offset, and its number of records; `None` if that was not counted, or if some of
-    /// them stay. Call it with ascending offsets, once the map is complete.
+    /// Returns what stays of the batch with this last offset, and its number of records; `None` if that was not counted. Call it with
+    /// ascending offsets, once the map is complete.
     pub(super) fn remains(&mut self, last_offset: i64) -> Option<(Remains, u32)> {
         while let Some(batch) = self.batches.get(self.asked)
             && batch.last_offset < last_offset
@@ -121,7 +123,7 @@ impl Tally {
         let remains = match batch.replaced {
             0 => Remains::All,
             replaced if replaced == batch.records => Remains::Nothing,
-            _ => return None,
+            replaced => Remains::Some(batch.records.checked_sub(replaced)?),
         };
         Some((remains, batch.records))
     }
@@ -149,7 +151,8 @@ mod tests {
         tally.begin(49);
         let found: Vec<_> = (0..5).map(|batch| tally.remains(batch * 10 + 9)).collect();
         let nothing = Some((Remains::Nothing, 10));
-        let expected = [nothing, Some((Remains::All, 10)), None, nothing, None];
+        let (all, half) = (Some((Remains::All, 10)), Some((Remains::Some(5), 10)));
+        let expected = [nothing, all, half, nothing, None];
         assert_eq!(found, expected);
     }
 
