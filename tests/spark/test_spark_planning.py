@@ -11,7 +11,7 @@ from golden import CLEAN_PARTITIONS, named
 from pyspark.sql import SparkSession
 
 from offsetlog import LogDirError, Scan, Split
-from offsetlog.spark import splits
+from offsetlog.spark import planning, splits
 from offsetlog.spark.options import settings_from
 from offsetlog.spark.planned import Planned
 from offsetlog.spark.planning import plan
@@ -61,9 +61,64 @@ def test_splits_tile_every_partition_exactly(options: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("slots", [1, 2, 3, 8])
-def test_by_default_there_are_at_most_two_tasks_a_slot(slots: int) -> None:
+def test_by_default_there_is_one_task_a_slot(slots: int) -> None:
+    """A second wave would only cost the starts of its tasks."""
+    assert len(planned(EVERYTHING, slots)) == slots
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a few KiB were a GiB."""
+    monkeypatch.setattr(planning, "MIN_TASK_BYTES", 1)
+    monkeypatch.setattr(planning, "MAX_TASK_BYTES", 32 << 10)
+    monkeypatch.setattr(planning, "MAX_GUESSED_TASK_BYTES", 16 << 10)
+
+
+def sizes_of(tasks: Sequence[Sequence[Planned]]) -> list[int]:
+    return [sum(split.size_bytes for split in task) for task in tasks]
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("slots", [1, 2, 3, 8, 40])
+def test_no_task_reads_too_much_and_all_slots_have_as_many(slots: int) -> None:
+    total = sum(sizes_of(planned(EVERYTHING, 1)))
     tasks = planned(EVERYTHING, slots)
-    assert 1 <= len(tasks) <= 2 * slots
+    assert len(tasks) == slots * -(-total // (slots * (32 << 10)))
+    # One batch is larger by itself, and the indexes of these small logs name every third batch or so.
+    assert sorted(sizes_of(tasks))[-2] <= 1.25 * (32 << 10)
+    check_tiling(tasks, {golden.name: (golden.start, golden.end) for golden in CLEAN_PARTITIONS if golden.start < golden.end})
+
+
+@pytest.mark.usefixtures("small_tasks")
+def test_where_the_slots_are_a_guess_more_tasks_are_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be many more slots; but what fits into one task a slot is no more tasks than that."""
+    total = sum(sizes_of(planned(EVERYTHING, 1)))
+    for cpus in (1, 2, 3, 8, 40):
+        monkeypatch.setattr(planning, "_cpus", lambda cpus=cpus: cpus)
+        expected = cpus if total <= cpus * (32 << 10) else cpus * -(-total // (cpus * (16 << 10)))
+        assert len(plan(settings_from(EVERYTHING))) == expected
+        assert len(plan(settings_from({**EVERYTHING, "taskSlots": str(cpus)}))) == cpus * -(-total // (cpus * (32 << 10)))
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("slots", [2, 3, 5])
+def test_one_partition_is_shared_out_evenly_and_each_task_reads_one_range(slots: int) -> None:
+    tasks = planned(MANY, slots)
+    assert all(len(task) == 1 for task in tasks)
+    assert max(sizes_of(tasks)) < 1.5 * min(sizes_of(tasks))
+
+
+@pytest.mark.parametrize("about", [1, 7, 8, 1000, 4 << 20])
+def test_pieces_of_a_range_are_alike(about: int) -> None:
+    """The last one is no crumb, and none is much larger than asked for."""
+    for size in {
+        number for count in range(1, 40) for number in (count * about - 1, count * about, count * about + 1, count * about * 9 // 8)
+    }:
+        piece = planning.piece_bytes(size, about)
+        count = -(-size // max(piece, 1))
+        assert 8 * piece <= 9 * about + 8
+        assert size <= about or 2 * piece >= about
+        assert size - (count - 1) * piece > 0 or size == 0
 
 
 def test_small_data_still_uses_every_slot() -> None:
@@ -185,7 +240,7 @@ def test_two_hundred_partitions_are_read_by_few_tasks(spark: SparkSession, tmp_p
     for number in range(200):
         shutil.copytree(golden.directory, tmp_path / f"tiny-{number}")
     frame = load(spark, str(tmp_path), subscribe="tiny", taskSlots=2, columns="partition,offset")
-    assert frame.rdd.getNumPartitions() <= 4
+    assert frame.rdd.getNumPartitions() == 2
     rows = frame.groupBy("partition").count().collect()
     assert len(rows) == 200
     assert {row["count"] for row in rows} == {len(golden.rows)}

@@ -537,7 +537,7 @@ OPTIONS = (
     Option("minPartitions", "int", "", _int, "At least about so many tasks, as in Spark's Kafka source: larger ranges are cut."),
     Option("maxRecordsPerPartition", "long", "", _long, "At most so many offsets in a task, as in Spark's Kafka source."),
     Option("maxBytesPerPartition", "bytes", "", _long, "At most about so many bytes on disk in a task; a single batch may be larger."),
-    Option("taskSlots", "int", "CPUs of the driver", _int, "How many tasks the cluster runs at once. Without the options above, a query gets at most twice as many tasks, and more only so that none reads over 512 MiB."),
+    Option("taskSlots", "int", "CPUs of the driver", _int, "How many tasks the cluster runs at once. Without the options above, a query gets at most one task a slot, and more only so that none reads over 1 GiB; if this is not set, more only so that none reads over 512 MiB, once one a slot would read over 1 GiB."),
     Option("pushdown", "boolean", "false", boolean, "Use filters that Spark hands down (where `spark.sql.python.filterPushdown.enabled` is on) to skip partitions, batches and records. Only for a frame that is used in one place: see [Filters](#filters)."),
     Option("verifyCrc", "boolean", "true", boolean, "Check the checksum of every batch."),
     Option("onCorrupt", "word", "raise", word("raise", "skip", "stop"), "What damage does: `raise` fails the task, `skip` goes on at the next place that holds a valid batch, `stop` ends the partition's range there: only in a batch query, where one task then reads each partition, and the options that cut partitions are ignored. What is left out is logged by the worker; `ReadReport` lists it."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import heapq
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -43,8 +44,12 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 MIN_TASK_BYTES = 4 << 20
 """A smaller task is not worth its start, unless a slot would be idle."""
-MAX_TASK_BYTES = 512 << 20
-"""By default no task reads more, which bounds the cost of a lost task."""
+MAX_TASK_BYTES = 1 << 30
+"""By default no task reads more, which bounds the cost of a lost task. Not less: PySpark takes 90 ms of CPU to begin a Python task."""
+MAX_GUESSED_TASK_BYTES = 512 << 20
+"""The same for what does not fit into one task a slot where the slots are a guess: a cluster may have many more of them."""
+PIECES = 4
+"""The share of a task is cut into so many, which can be packed evenly."""
 OPEN_COST_BYTES = 64 << 10
 """What opening a partition weighs beside reading it, so that many small ones are spread."""
 
@@ -121,9 +126,9 @@ def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = N
 
 def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Planned, ...]]:
     """Cut ranges as the options ask, and put them into tasks; `slots` as for :func:`plan`."""
-    slots = settings.task_slots or slots or _cpus()
+    there = _Slots.of(settings.task_slots or slots)
     logs = {os.path.abspath(span.log.path): (span.log, topic_id_of(span.log)) for span in found}
-    packed = _packed(_pieces(found, settings, slots), settings, slots)
+    packed = _packed(_pieces(found, settings, there), settings, there)
     return [tuple(Planned.of(split, *logs[os.path.abspath(split.path)]) for split in task) for task in packed]
 
 
@@ -345,31 +350,54 @@ def _check_there(settings: Settings, partition: TopicPartition, log: Log, wanted
             logger.warning("%s; what is left is read, as failOnDataLoss is false", reason)
 
 
-def _pieces(found: list[Range], settings: Settings, slots: int) -> list[Split]:
+class _Slots(NamedTuple):
+    """How many tasks run at once."""
+
+    at_once: int
+    is_known: bool
+
+    @classmethod
+    def of(cls, known: int | None) -> _Slots:
+        """Return what was said, or the CPUs of this machine."""
+        return cls(known or _cpus(), known is not None)
+
+    def tasks(self, size_bytes: int) -> int:
+        """Return how many tasks read so many bytes: one a slot, or so many more for each slot that none reads too much."""
+        most = MAX_TASK_BYTES if self.is_known or size_bytes <= self.at_once * MAX_TASK_BYTES else MAX_GUESSED_TASK_BYTES
+        return self.at_once * max(1, -(-size_bytes // (self.at_once * most)))
+
+
+def _pieces(found: list[Range], settings: Settings, slots: _Slots) -> list[Split]:
     """Cut ranges as the options ask: by records and number as Spark's Kafka source does, by bytes where batches begin."""
     if settings.on_corrupt == "stop":
         # Only the scan that meets the damage stops: another one of the same partition would begin behind it.
-        return _cut(found, None)
+        return [piece for span in found for piece in _cut(span, _size_bytes(span), None)]
     if settings.min_partitions is None and settings.max_records is None:
-        size_bytes = sum(map(_size_bytes, found))
-        most = max(MIN_TASK_BYTES, min(MAX_TASK_BYTES, -(-size_bytes // (2 * slots))))
-        return _cut(found, min(most, settings.max_bytes or most))
+        sizes = list(map(_size_bytes, found))
+        share = -(-sum(sizes) // slots.tasks(sum(sizes)))
+        about = MIN_TASK_BYTES if share < MIN_TASK_BYTES else -(-share // PIECES)
+        most = [min(piece_bytes(size_bytes, about), settings.max_bytes or LONG_MAX) for size_bytes in sizes]
+        return list(itertools.chain.from_iterable(map(_cut, found, sizes, most)))
     spans = [Range(log, *part) for log, start, stop in found for part in _equal(start, stop, settings.max_records)]
     if settings.min_partitions is not None and settings.min_partitions > len(spans):
         spans = list(_shared(spans, settings.min_partitions, by_bytes=settings.max_records is None))
-    return _cut(spans, settings.max_bytes)
+    return [piece for span in spans for piece in _cut(span, _size_bytes(span), settings.max_bytes)]
 
 
-def _cut(spans: Iterable[Range], most: int | None) -> list[Split]:
+def piece_bytes(size_bytes: int, about: int) -> int:
+    """Return how large the pieces of a range are if they are alike: no crumb is left at its end, which would weigh as much as they do.
+
+    A range that is an eighth larger than `about` is one piece.
+    """
+    return -(-size_bytes // max(1, -(-(8 * size_bytes - about) // (8 * about))))
+
+
+def _cut(span: Range, size_bytes: int, most: int | None) -> list[Split]:
     """Cut where batches begin, into parts of about `most` bytes."""
-    pieces = []
-    for log, start, stop in spans:
-        size_bytes = _size_bytes(Range(log, start, stop))
-        if most is None or size_bytes <= most:
-            pieces.append(Split(os.path.abspath(log.path), log.topic, log.partition, start, stop, size_bytes))
-        else:
-            pieces.extend(_splits(Range(log, start, stop), max_bytes=most))
-    return pieces
+    log, start, stop = span
+    if most is None or size_bytes <= most:
+        return [Split(os.path.abspath(log.path), log.topic, log.partition, start, stop, size_bytes)]
+    return _splits(span, max_bytes=most)
 
 
 def _splits(span: Range, *, max_bytes: int | None = None, count: int | None = None) -> list[Split]:
@@ -434,15 +462,13 @@ def _rounded(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def _packed(pieces: list[Split], settings: Settings, slots: int) -> list[tuple[Split, ...]]:
+def _packed(pieces: list[Split], settings: Settings, slots: _Slots) -> list[tuple[Split, ...]]:
     """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full.
 
     Tasks are in order, and so are the pieces of each partition from task to task: reading them one after the other, or writing
     their output one after the other, keeps the order of the log.
     """
-    size_bytes = sum(piece.size_bytes for piece in pieces)
-    by_size = max(min(2 * slots, -(-size_bytes // MIN_TASK_BYTES)), -(-size_bytes // MAX_TASK_BYTES))
-    count = max(slots, by_size, settings.min_partitions or 1)
+    count = max(slots.tasks(sum(piece.size_bytes for piece in pieces)), settings.min_partitions or 1)
     tasks = [_Task() for _ in range(min(count, len(pieces)))]
     queue = [(0, slot) for slot in range(len(tasks))]
     for piece in sorted(pieces, key=lambda piece: piece.size_bytes, reverse=True):
