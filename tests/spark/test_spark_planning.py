@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,6 +77,46 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sizes_of(tasks: Sequence[Sequence[Planned]]) -> list[int]:
     return [sum(split.size_bytes for split in task) for task in tasks]
+
+
+def pieces_of(path: str, segments: list[int], most: int) -> list[Split]:
+    """As the engine cuts a partition by bytes: what is left of a segment is a piece by itself where the next one would not fit."""
+    sizes: list[int] = []
+    for size in segments:
+        whole, crumb = divmod(size, most)
+        sizes += [most] * whole + ([crumb] if crumb else [])
+    ends = list(itertools.accumulate(sizes))
+    return [Split(path, "t", 0, end - size, end, size) for size, end in zip(sizes, ends, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("slots", "segments"),
+    [
+        (4, [[1024] * 3 + [922]]),
+        (2, [[1024] * 5 + [735]]),
+        (4, [[1365]] * 3),
+        (3, [[1024, 1024, 100], [300], [1024, 700]]),
+        (8, [[1024] * 30]),
+    ],
+    ids=str,
+)
+def test_crumbs_at_the_ends_of_segments_make_no_task_large(slots: int, segments: list[list[int]]) -> None:
+    """In MiB; tasks are in order, and so a task that has crumbs may not get as many whole pieces instead."""
+    total = sum(map(sum, segments)) << 20
+    there = planning.Slots(slots, is_known=True)
+    share = total / there.tasks(total)
+    pieces: list[Split] = []
+    for number, sizes in enumerate(segments):
+        most = planning.piece_bytes(sum(sizes) << 20, -(-int(share) // planning.PIECES))
+        pieces += pieces_of(f"/t-{number}", [size << 20 for size in sizes], most)
+    tasks = planning.pack(list(reversed(pieces)), settings_from({"path": "/", "subscribe": "t"}), there)
+    assert len(tasks) == there.tasks(total)
+    assert max(sum(split.size_bytes for split in task) for task in tasks) <= 1.25 * share
+    for number, sizes in enumerate(segments):
+        found = [(split.start, split.stop) for task in tasks for split in task if split.path == f"/t-{number}"]
+        assert found[0][0] == 0
+        assert found[-1][1] == sum(sizes) << 20
+        assert [stop for _, stop in found[:-1]] == [start for start, _ in found[1:]]
 
 
 @pytest.mark.usefixtures("small_tasks")

@@ -45,7 +45,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 MIN_TASK_BYTES = 4 << 20
 """A smaller task is not worth its start, unless a slot would be idle."""
 MAX_TASK_BYTES = 1 << 30
-"""By default no task reads more, which bounds the cost of a lost task. Not less: PySpark takes 90 ms of CPU to begin a Python task."""
+"""By default no task reads much more, which bounds the cost of a lost task. Not less: PySpark needs 90 ms of CPU to begin one."""
 MAX_GUESSED_TASK_BYTES = 512 << 20
 """The same for what does not fit into one task a slot where the slots are a guess: a cluster may have many more of them."""
 PIECES = 4
@@ -126,9 +126,9 @@ def plan(settings: Settings, pushed: Pushed | None = None, slots: int | None = N
 
 def tasks(found: list[Range], settings: Settings, slots: int | None = None) -> list[tuple[Planned, ...]]:
     """Cut ranges as the options ask, and put them into tasks; `slots` as for :func:`plan`."""
-    there = _Slots.of(settings.task_slots or slots)
+    there = Slots.of(settings.task_slots or slots)
     logs = {os.path.abspath(span.log.path): (span.log, topic_id_of(span.log)) for span in found}
-    packed = _packed(_pieces(found, settings, there), settings, there)
+    packed = pack(_pieces(found, settings, there), settings, there)
     return [tuple(Planned.of(split, *logs[os.path.abspath(split.path)]) for split in task) for task in packed]
 
 
@@ -350,14 +350,14 @@ def _check_there(settings: Settings, partition: TopicPartition, log: Log, wanted
             logger.warning("%s; what is left is read, as failOnDataLoss is false", reason)
 
 
-class _Slots(NamedTuple):
+class Slots(NamedTuple):
     """How many tasks run at once."""
 
     at_once: int
     is_known: bool
 
     @classmethod
-    def of(cls, known: int | None) -> _Slots:
+    def of(cls, known: int | None) -> Slots:
         """Return what was said, or the CPUs of this machine."""
         return cls(known or _cpus(), known is not None)
 
@@ -367,7 +367,7 @@ class _Slots(NamedTuple):
         return self.at_once * max(1, -(-size_bytes // (self.at_once * most)))
 
 
-def _pieces(found: list[Range], settings: Settings, slots: _Slots) -> list[Split]:
+def _pieces(found: list[Range], settings: Settings, slots: Slots) -> list[Split]:
     """Cut ranges as the options ask: by records and number as Spark's Kafka source does, by bytes where batches begin."""
     if settings.on_corrupt == "stop":
         # Only the scan that meets the damage stops: another one of the same partition would begin behind it.
@@ -462,7 +462,7 @@ def _rounded(numerator: int, denominator: int) -> int:
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def _packed(pieces: list[Split], settings: Settings, slots: _Slots) -> list[tuple[Split, ...]]:
+def pack(pieces: list[Split], settings: Settings, slots: Slots) -> list[tuple[Split, ...]]:
     """Put the pieces into tasks: the largest first, each to the task with the least to do, or to a new one if that one is full.
 
     Tasks are in order, and so are the pieces of each partition from task to task: reading them one after the other, or writing
@@ -484,18 +484,38 @@ def _packed(pieces: list[Split], settings: Settings, slots: _Slots) -> list[tupl
 
 
 def _ordered(packed: list[list[Split]], settings: Settings) -> Iterator[tuple[Split, ...]]:
-    """Sort the tasks, and let pieces of one partition, which are about equal, change places until they are in order too."""
-    in_order: dict[str, list[Split]] = {}
-    for piece in sorted((piece for task in packed for piece in task), reverse=True):
-        in_order.setdefault(piece.path, []).append(piece)
-    for places in sorted(sorted(task) for task in packed):
+    """Sort the tasks, and deal the pieces of each partition to those that had some of it, in order.
+
+    Each gets about as many bytes as it had.
+    """
+    packed = sorted(sorted(task) for task in packed)
+    tasks: list[list[Split]] = [[] for _ in packed]
+    for path in sorted({piece.path for task in packed for piece in task}):
+        its = [[piece for piece in task if piece.path == path] for task in packed]
+        slots = [slot for slot, pieces in enumerate(its) if pieces]
+        pieces = sorted(itertools.chain.from_iterable(its))
+        wanted = list(itertools.accumulate(sum(piece.size_bytes for piece in its[slot]) for slot in slots))
+        for slot, share in zip(slots, _dealt(pieces, wanted), strict=True):
+            tasks[slot] += share
+    for pieces in tasks:
         task = _Task()
-        for piece in [in_order[place.path].pop() for place in places]:
+        for piece in pieces:
             if not task.has_room(piece, settings):
                 yield tuple(_joined(task.pieces))
                 task = _Task()
             task.add(piece)
         yield tuple(_joined(task.pieces))
+
+
+def _dealt(pieces: list[Split], wanted: list[int]) -> Iterator[list[Split]]:
+    """Cut a list where the sum of the sizes is nearest to each of `wanted`, which ascend; each part has a piece at least."""
+    at, before = 0, 0
+    for left, most in zip(reversed(range(len(wanted))), wanted, strict=True):
+        start = at
+        while at < len(pieces) - left and (at == start or left == 0 or 2 * before + pieces[at].size_bytes <= 2 * most):
+            before += pieces[at].size_bytes
+            at += 1
+        yield pieces[start:at]
 
 
 class _Task:

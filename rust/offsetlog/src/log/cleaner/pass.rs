@@ -174,7 +174,7 @@ impl<'l> Pass<'l> {
             // Records of old sets may have offsets of other batches, whose counts would be wrong then.
             self.tally.give_up();
         }
-        self.tally.begin(header.last_offset);
+        self.tally.begin(header.last_offset, header.crc);
         loop {
             if let Records::V2(records) = &mut records {
                 // A local decoder stays in registers.
@@ -346,7 +346,7 @@ impl<'l> Pass<'l> {
         };
         let mut walk = self.walk(source, source.base_offset)?.headers_only();
         while let Some(header) = self.step(&mut walk)? {
-            let known = cleaning.tally.remains(header.last_offset);
+            let known = cleaning.tally.remains(header.last_offset, header.crc);
             if known.is_none_or(|(remains, _)| remains != Remains::Nothing) {
                 if checked.contains(&header.last_offset) {
                     walk.batch()?;

@@ -6,8 +6,8 @@ const MAX_BYTES: usize = 4 << 20;
 /// The replaced records of the dirty part of the log.
 #[derive(Debug)]
 pub(super) struct Replaced {
-    /// The offset of the first bit.
-    first: i64,
+    /// The offset of the first bit; `None` if there was no memory for one of them.
+    first: Option<i64>,
     /// Up to the last replaced record.
     words: Vec<u64>,
 }
@@ -16,7 +16,7 @@ impl Replaced {
     /// Of records from the offset `first` on.
     pub(super) const fn new(first: i64) -> Self {
         Self {
-            first,
+            first: Some(first),
             words: Vec::new(),
         }
     }
@@ -24,7 +24,7 @@ impl Replaced {
     /// The word of a record, and its bit there; `None` if it is not one of those that are noted.
     #[inline]
     fn place(&self, offset: i64) -> Option<(usize, u64)> {
-        let bit = usize::try_from(offset.checked_sub(self.first)?).ok()?;
+        let bit = usize::try_from(offset.checked_sub(self.first?)?).ok()?;
         (bit < 8 * MAX_BYTES).then(|| (bit / 64, 1 << (bit % 64)))
     }
 
@@ -35,6 +35,12 @@ impl Replaced {
             return;
         };
         if slot >= self.words.len() {
+            // Twice as much each time, and no more than all of them.
+            let room = (slot + 1).next_power_of_two() - self.words.len();
+            if self.words.try_reserve_exact(room).is_err() {
+                (self.first, self.words) = (None, Vec::new());
+                return;
+            }
             self.words.resize(slot + 1, 0);
         }
         if let Some(word) = self.words.get_mut(slot) {
@@ -80,6 +86,6 @@ mod tests {
             (replaced.has(last), replaced.has(-5)),
             (Some(true), Some(false))
         );
-        assert_eq!(8 * replaced.words.len(), MAX_BYTES);
+        assert_eq!(8 * replaced.words.capacity(), MAX_BYTES);
     }
 }

@@ -3,7 +3,7 @@
 //! So the second pass skips batches of which no record stays, and copies batches of which every record stays without reading the records.
 //! Which records of a batch stay is in [`Replaced`](super::replaced::Replaced), and batches that were not counted are decided by the map.
 
-/// Batches that are counted: 4 MiB of memory.
+/// Batches that are counted: 6 MiB of memory.
 const MAX_BATCHES: usize = 1 << 18;
 
 /// What stays of a batch.
@@ -19,6 +19,8 @@ pub(super) enum Remains {
 #[derive(Debug, Clone, Copy)]
 struct Counted {
     last_offset: i64,
+    /// The checksum of what was counted.
+    crc: u32,
     /// 0 if it is not known of each record whether it stays until a later one replaces it.
     records: u32,
     replaced: u32,
@@ -36,13 +38,14 @@ pub(super) struct Tally {
 
 impl Tally {
     /// Begins a batch: its records are put into the map next. Call it with ascending offsets, for every batch that is put there.
-    pub(super) fn begin(&mut self, last_offset: i64) {
+    pub(super) fn begin(&mut self, last_offset: i64, crc: u32) {
         if self.batches.len() == MAX_BATCHES {
             self.give_up();
         }
         if !self.is_over {
             self.batches.push(Counted {
                 last_offset,
+                crc,
                 records: 0,
                 replaced: 0,
             });
@@ -108,16 +111,16 @@ impl Tally {
         self.batches = Vec::new();
     }
 
-    /// Returns what stays of the batch with this last offset, and its number of records; `None` if that was not counted. Call it with
-    /// ascending offsets, once the map is complete.
-    pub(super) fn remains(&mut self, last_offset: i64) -> Option<(Remains, u32)> {
+    /// Returns what stays of the batch with this last offset and checksum, and its number of records; `None` if that was not counted: the
+    /// batch may be another than the one that was. Call it with ascending offsets, once the map is complete.
+    pub(super) fn remains(&mut self, last_offset: i64, crc: u32) -> Option<(Remains, u32)> {
         while let Some(batch) = self.batches.get(self.asked)
             && batch.last_offset < last_offset
         {
             self.asked += 1;
         }
         let batch = self.batches.get(self.asked)?;
-        if batch.last_offset != last_offset || batch.records == 0 {
+        if (batch.last_offset, batch.crc) != (last_offset, crc) || batch.records == 0 {
             return None;
         }
         let remains = match batch.replaced {
@@ -133,10 +136,12 @@ impl Tally {
 mod tests {
     use super::*;
 
+    const CRC: u32 = 0x1234_5678;
+
     fn tally(batches: i64) -> Tally {
         let mut tally = Tally::default();
         for batch in 0..batches {
-            tally.begin(batch * 10 + 9);
+            tally.begin(batch * 10 + 9, CRC);
             tally.end(10);
         }
         tally
@@ -148,8 +153,10 @@ mod tests {
         for offset in (0..10).chain(20..25).chain(30..40) {
             tally.replace(offset);
         }
-        tally.begin(49);
-        let found: Vec<_> = (0..5).map(|batch| tally.remains(batch * 10 + 9)).collect();
+        tally.begin(49, CRC);
+        let found: Vec<_> = (0..5)
+            .map(|batch| tally.remains(batch * 10 + 9, CRC))
+            .collect();
         let nothing = Some((Remains::Nothing, 10));
         let (all, half) = (Some((Remains::All, 10)), Some((Remains::Some(5), 10)));
         let expected = [nothing, all, half, nothing, None];
@@ -159,8 +166,17 @@ mod tests {
     #[test]
     fn a_batch_that_was_not_put_is_unknown() {
         let mut tally = tally(2);
-        assert_eq!(tally.remains(15), None);
-        assert_eq!(tally.remains(19), Some((Remains::All, 10)));
+        assert_eq!(tally.remains(15, CRC), None);
+        assert_eq!(tally.remains(19, CRC), Some((Remains::All, 10)));
+    }
+
+    #[test]
+    fn another_batch_in_its_place_is_unknown() {
+        let mut tally = tally(2);
+        (0..10).for_each(|offset| tally.replace(offset));
+        assert_eq!(tally.remains(9, CRC + 1), None);
+        assert_eq!(tally.remains(9, CRC), Some((Remains::Nothing, 10)));
+        assert_eq!(tally.remains(19, CRC - 1), None);
     }
 
     #[test]
@@ -170,7 +186,7 @@ mod tests {
         for batch in 0..1000 {
             let records = 1 + batch * 7919 % 50;
             next += i64::from(records);
-            tally.begin(next - 1);
+            tally.begin(next - 1, CRC);
             tally.end(records);
         }
         let halves = 0..next / 2;
@@ -189,7 +205,7 @@ mod tests {
     fn too_many_batches_end_the_counting() {
         let mut tally = tally(MAX_BATCHES as i64);
         assert!(!tally.is_over);
-        tally.begin(i64::MAX);
-        assert!(tally.is_over && tally.remains(9).is_none());
+        tally.begin(i64::MAX, CRC);
+        assert!(tally.is_over && tally.remains(9, CRC).is_none());
     }
 }
