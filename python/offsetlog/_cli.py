@@ -28,4 +28,4 @@ def main() -> int:
         from offsetlog._cli_commits import run  # noqa: PLC0415  # only for those who ask for it
 
         return run(sys.argv[2:])
-    return run_cli(sys.argv, closed)
+    return run_cli(sys.argv, closed, owns_signals=True)

@@ -625,5 +625,5 @@ def partitions_for(keys: list[bytes | None], partitions: int) -> list[int | None
 def settings() -> list[Setting]:
     """Return the table of topic settings."""
 
-def run_cli(argv: Sequence[str], closed: Sequence[int] = ...) -> int:
-    """Run the command line and return its exit code."""
+def run_cli(argv: Sequence[str], closed: Sequence[int] = ..., owns_signals: bool = ...) -> int:
+    """Run the command line and return its exit code. Only in a process of its own are signals caught; elsewhere Ctrl-C raises."""

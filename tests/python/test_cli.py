@@ -208,6 +208,29 @@ def test_a_shell_shows_130_for_ctrl_c() -> None:
         assert shell.stderr.readline() == "code 130\n"
 
 
+IN_PROCESS = """
+import os, signal, sys
+from offsetlog._offsetlog import run_cli
+assert run_cli(["offsetlog", *sys.argv[1:]]) == 0
+for _ in range(3):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("verb", "where"), [("maintain", "."), ("append", "orders-0")])
+def test_ctrl_c_in_the_process_of_somebody_else_stays_theirs(verb: str, where: str, tmp_path: Path) -> None:
+    """As often as it comes behind the command, which has caught it itself only where the process is its own."""
+    append = [*MODULE, "append", str(tmp_path / "orders-0")]
+    subprocess.run(append, input=b"a\n", check=True, stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", IN_PROCESS, verb, str(tmp_path / where)]
+    ran = subprocess.run(command, input=b"b\n", stdout=subprocess.PIPE, check=False, timeout=300)
+    assert (ran.returncode, ran.stdout.count(b"interrupted")) == (0, 3)
+
+
 def _on_terminal(stream: str, *args: str, stdin: IO[bytes] | int = subprocess.DEVNULL) -> tuple[int, bytes]:
     """Run with one stream on a terminal and the other one nowhere; return the exit code and what the terminal got."""
     terminal, end = os.openpty()

@@ -22,7 +22,7 @@ CODECS = {f"g-codec-{name}" for name in ("gzip", "lz4", "none", "snappy", "zstd"
 MEASURED = """
 import sys
 from offsetlog._offsetlog import run_cli
-code = run_cli(["offsetlog", *sys.argv[1:]], [])
+code = run_cli(["offsetlog", *sys.argv[1:]], [], True)
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(status["VmHWM"].split()[0], file=sys.stderr)
 sys.exit(code)
