@@ -181,7 +181,7 @@ class Run(Comparison):
                 # A broker writes its points down now and then; ours is on the disk before anything counts on it.
                 recovery_point = max(recovery_point, stored_point(self.side.directory.parent))
             for directory in (self.side.directory, self.kafka.directory):
-                write_checkpoints(directory.parent, recovery_point, before.log_start_offset)
+                write_checkpoints(directory, recovery_point, before.log_start_offset)
         if self.history.turns and clean:
             self.mark_clean()
         self.after_broker = isinstance(self.side, KafkaLog)
@@ -491,8 +491,10 @@ def stored_point(log_dir: Path) -> int:
     return int(file.read_text().split()[-1]) if file.exists() and file.read_text().count("\n") > NO_LINES else 0
 
 
-def write_checkpoints(log_dir: Path, recovery_point: int, log_start_offset: int) -> None:
-    """What a broker's timers would have written before it was killed."""
-    for name, offset in ((RECOVERY_POINTS, recovery_point), (START_OFFSETS, log_start_offset)):
-        topic, partition = NAME.rsplit("-", 1)
-        (log_dir / name).write_text(f"0\n1\n{topic} {partition} {offset}\n")
+def write_checkpoints(directory: Path, recovery_point: int, log_start_offset: int) -> None:
+    """What a broker's timers would have written before it was killed: of a log that is not tiered no start at its first segment or below."""
+    topic, partition = NAME.rsplit("-", 1)
+    is_above = log_start_offset > log_files.bases(directory)[0]
+    for name, offset, has_line in ((RECOVERY_POINTS, recovery_point, True), (START_OFFSETS, log_start_offset, is_above)):
+        line = f"1\n{topic} {partition} {offset}\n" if has_line else "0\n"
+        (directory.parent / name).write_text(f"0\n{line}")

@@ -215,6 +215,11 @@ impl ActiveSegment {
         }
     }
 
+    /// Makes an empty segment as old as one that is created at `now`.
+    pub(crate) const fn count_from(&mut self, now: i64) {
+        self.settings.created = now;
+    }
+
     pub(crate) const fn jitter(&self) -> i64 {
         self.settings.jitter
     }

@@ -76,17 +76,19 @@ impl PartitionWriter {
     /// Returns the base offset of the active segment.
     pub(crate) fn roll(&mut self) -> Result<i64> {
         self.check_usable()?;
+        let now = self.now();
         if self.segments.active.size() > 0 || self.segments.active.base_offset < self.log_end() {
             self.mark_unclean()?;
-            let now = self.now();
             self.expire_producers(now);
-            self.roll_to(self.log_end(), now)?;
         }
+        self.roll_to(self.log_end(), now)?;
         Ok(self.segments.active.base_offset)
     }
 
     pub(super) fn roll_to(&mut self, base_offset: i64, now: i64) -> Result<()> {
         if base_offset == self.segments.active.base_offset && self.segments.active.size() == 0 {
+            // A broker makes its files anew.
+            self.segments.active.count_from(now);
             return Ok(());
         }
         self.check_in_place()?;
