@@ -352,7 +352,8 @@ impl Log {
     }
 
     fn next_view(&self, before: Option<&View>) -> Result<Arc<View>> {
-        let next = View::take(&self.0.directory, before, None)?;
+        let interrupt = self.0.options.interrupt.as_ref();
+        let next = View::take(&self.0.directory, before, None, interrupt)?;
         let mut current = self.0.view.write().unwrap_or_else(PoisonError::into_inner);
         current.hand_on_damage(&next);
         *current = Arc::clone(&next);

@@ -25,6 +25,10 @@ pub(super) struct Bounds {
     /// A writer of ours closed the log with that start, when the segment with this base offset was the active one, and as it is now.
     pub(super) closed_with: Option<i64>,
     pub(super) high_watermark: Option<i64>,
+    /// A writer of ours has a state file in the directory.
+    pub(super) has_state: bool,
+    /// By that file it cuts the log, or was killed while it did.
+    pub(super) is_being_cut: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -78,6 +82,8 @@ pub(super) fn read_checkpoints(
         .filter(|state| bounds.log_start == Some(state.log_start))
         .and_then(|state| state.closed_with(directory.disk.as_ref(), &directory.path));
     bounds.high_watermark = high_watermark;
+    bounds.has_state = state.is_some();
+    bounds.is_being_cut = state.is_some_and(|state| state.cutting.is_some());
     Ok(bounds)
 }
 

@@ -285,7 +285,7 @@ fn build(
             _ => Ok(false),
         },
     };
-    let view = View::take(directory, None, around)?;
+    let view = View::take(directory, None, around, options.interrupt.as_ref())?;
     // Where the directory cannot be read either, that is what the caller wants to know.
     let log_dir_was_locked = log_dir_was_locked?;
     Ok(Inner {

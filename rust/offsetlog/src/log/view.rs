@@ -6,13 +6,12 @@ mod end;
 mod listing;
 mod stamp;
 
-use super::LiveOffsets;
 use super::active_producers::OpenTransactions;
-use super::state::LOCK_FILE;
 use super::transactions::TxnOutcomes;
 use super::writers::Slot;
+use super::{Interrupt, LiveOffsets};
 use crate::disk::{FileStat, LookedAt, Moment};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::segment::live_offsets::Roll;
 use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
@@ -59,6 +58,10 @@ pub(crate) struct View {
     pub(crate) log_start_offset: i64,
     /// Our clean-shutdown mark matches the current last segment, so the log start offset is trusted.
     start_is_ours: bool,
+    /// A writer in another process was cutting the log, or was killed while it did.
+    is_being_cut: bool,
+    /// The names in the directory changed until its state file was read.
+    has_changed_names: bool,
     pub(crate) high_watermark: Option<i64>,
     pub(crate) warnings: Vec<String>,
     /// The active segment's files. Kept open, so that all users of this view see the same size.
@@ -131,15 +134,18 @@ impl Origin {
 
 impl View {
     /// Lists the directory and reads the log dir's checkpoints. `around` is how the log dir was, and when, if the caller has looked.
+    /// While a writer in another process cuts the log, waits for it.
     pub(super) fn take(
         base: &Arc<Directory>,
         before: Option<&Self>,
-        around: Option<(Around, Moment)>,
+        mut around: Option<(Around, Moment)>,
+        interrupt: Option<&Interrupt>,
     ) -> Result<Arc<Self>> {
         for _ in 0..LISTINGS_MAX {
             match Self::take_once(base, before, around) {
                 // A listed file was renamed in the meantime: lists again.
                 Err(error) if error.is_missing_file() => {}
+                Ok(view) if view.is_of_two_states(interrupt)? => around = None,
                 done => return done,
             }
         }
@@ -277,6 +283,8 @@ impl View {
             (&stamp.checkpoints, origin.is_looked_around),
             has_no_state,
         )?;
+        let has_changed_names =
+            bounds.has_state && directory.disk.stat(&directory.path).ok() != stamp.directory;
         warnings.extend(bounds.warnings);
         let (first, last) = (base_offsets.first().copied(), base_offsets.last().copied());
         warnings.extend(super::named_offsets::not_here(bounds.start_line, first));
@@ -301,6 +309,8 @@ impl View {
             snapshots,
             log_start_offset,
             start_is_ours: bounds.closed_with.is_some() && bounds.closed_with == last,
+            is_being_cut: bounds.is_being_cut,
+            has_changed_names,
             high_watermark: bounds.high_watermark,
             warnings,
             active,
@@ -546,39 +556,6 @@ impl View {
         let end = self.end()?.log_end_offset;
         let stored = self.high_watermark.unwrap_or(end);
         Ok(stored.max(self.log_start_offset).min(end))
-    }
-
-    /// Whether an offsetlog writer holds the partition's lock.
-    fn is_held(&self) -> Result<bool> {
-        let Directory { disk, path, .. } = &*self.directory;
-        has_holder(disk.as_ref(), &path.join(LOCK_FILE))
-    }
-
-    /// Fails if the checkpointed log start offset is above the log end offset: a broker would delete all segments.
-    pub(crate) fn check_bounds(&self) -> Result<()> {
-        let within = self
-            .base_offsets
-            .last()
-            .is_none_or(|&last| self.log_start_offset <= last);
-        // The end is needed only if the start is after the last segment's base offset.
-        if within || self.log_start_offset <= self.end()?.log_end_offset {
-            return Ok(());
-        }
-        let path = self
-            .segments
-            .first()
-            .map(|segment| segment.file_path(".log"));
-        Err(Error::log_dir(
-            path.as_deref()
-                .and_then(Path::parent)
-                .unwrap_or(Path::new("")),
-            format!(
-                "log start offset {} of log-start-offset-checkpoint is above the log end offset {}; \
-                 copy the partition directory elsewhere to read it without the checkpoint",
-                self.log_start_offset,
-                self.end()?.log_end_offset
-            ),
-        ))
     }
 
     fn find_end(&self) -> Result<End> {

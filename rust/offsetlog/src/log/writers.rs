@@ -3,7 +3,7 @@
 //! A partition is identified by its directory's device and inode, whatever path leads to it. An entry holds the writer's
 //! offsets while there is a writer, and a version that counts writers that opened the partition and locks on it that ended.
 
-use crate::disk::{Disk, process_id};
+use crate::disk::{Disk, FileStat, process_id};
 use crate::segment::live_offsets::LiveOffsets;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -57,6 +57,8 @@ pub(crate) struct Slot {
     /// Raised when a writer opens the partition and when a lock on it is released.
     version: AtomicU64,
     ends: RwLock<Option<Arc<LiveOffsets>>>,
+    /// The state file for whose writer readers have waited in vain.
+    waited_for: Mutex<Option<FileStat>>,
 }
 
 /// All slots that are in use, and perhaps some that were.
@@ -86,6 +88,7 @@ impl Slot {
             key,
             version: AtomicU64::new(0),
             ends: RwLock::new(None),
+            waited_for: Mutex::new(None),
         }
     }
 
@@ -123,6 +126,18 @@ impl Slot {
     /// Whether this slot belongs to the directory with this identity.
     pub(super) fn is_of(&self, disk: &dyn Disk, directory: (u64, u64)) -> bool {
         self.key == Some(key_of(disk, directory))
+    }
+
+    /// Whether readers have waited in vain for the writer of this state file.
+    pub(super) fn has_waited_for(&self, state_file: Option<FileStat>) -> bool {
+        let waited_for = self.waited_for.lock();
+        let waited_for = waited_for.unwrap_or_else(PoisonError::into_inner);
+        waited_for.is_some() && *waited_for == state_file
+    }
+
+    pub(super) fn note_wait(&self, state_file: Option<FileStat>) {
+        let waited_for = self.waited_for.lock();
+        *waited_for.unwrap_or_else(PoisonError::into_inner) = state_file;
     }
 
     /// Registers a writer of this process.

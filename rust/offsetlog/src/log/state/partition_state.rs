@@ -197,6 +197,11 @@ impl PartitionState {
         }
     }
 
+    /// Whether the last writer was killed while it cut the log, or closed it after that failed.
+    pub(in crate::log) fn was_being_cut(&self) -> bool {
+        self.found.is_some_and(|state| state.cutting.is_some())
+    }
+
     pub(in crate::log) const fn durable(&self) -> i64 {
         self.durable
     }

@@ -33,7 +33,8 @@ pub(crate) struct State {
     /// The boot id of the machine, while a writer has the log open. It stays if the writer ends without closing the log. Beside `clean`, a
     /// recovery of a closed log has begun.
     pub(in crate::log) boot: Option<u128>,
-    /// Where the log is being truncated to, below its start. Until that is stored too, the log ends below the start above.
+    /// The log start offset that a truncation makes which runs: one below the start above, or one that begins the log anew. Until that
+    /// start is stored too, the log ends below the one above, or has the segments of two logs.
     pub(in crate::log) cutting: Option<i64>,
 }
 

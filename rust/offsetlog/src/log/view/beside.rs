@@ -1,11 +1,11 @@
 //! What a reader's view shows of a writer in another process: whether it is at work, whether it only appended, and whether an error is
 //! damage or a file that it is changing.
 
-use super::View;
+use super::{View, has_holder};
 use crate::disk::IoCall;
-use crate::error::{Error, Result};
-use crate::log::RACY_WAIT;
-use crate::log::state::{STATE_FILE, read_state};
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::state::{LOCK_FILE, STATE_FILE, read_state};
+use crate::log::{Interrupt, RACY_WAIT};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
@@ -154,10 +154,57 @@ impl View {
         });
         let is_settled = !self.is_racy && self.is_undisturbed();
         // Without a segment it is about to begin again.
-        if !is_settled || (is_cut && self.active.is_none() && self.changes_soon()) {
+        let is_cut_since = is_cut && !self.is_being_cut;
+        if !is_settled || (is_cut_since && self.active.is_none() && self.changes_soon()) {
             return Err(self.met_two_states());
         }
         Ok(!is_cut)
+    }
+
+    /// Whether an offsetlog writer holds the partition's lock.
+    fn is_held(&self) -> Result<bool> {
+        let (disk, path) = (&self.directory.disk, &self.directory.path);
+        has_holder(disk.as_ref(), &path.join(LOCK_FILE))
+    }
+
+    /// Whether this view may be of two states of the log, and another one is to be taken: names changed while it was taken, or a writer in
+    /// another process was cutting the log. Waits then until it has done so, at most [`WRITER_WAIT`], and once for the same state file.
+    pub(super) fn is_of_two_states(&self, interrupt: Option<&Interrupt>) -> Result<bool> {
+        if !self.is_being_cut {
+            return Ok(self.has_changed_names);
+        }
+        let path = self.directory.path.join(STATE_FILE);
+        let state_file = self.directory.disk.stat(&path).ok();
+        if self.slot.has_waited_for(state_file) {
+            return Ok(false);
+        }
+        let until = Instant::now() + WRITER_WAIT;
+        loop {
+            // Asked first: what a writer does before it lets go is seen then. Where nobody can say it, somebody may have the log.
+            let is_held = self.is_held().unwrap_or(true);
+            if !self.is_cut_now()? {
+                return Ok(true);
+            }
+            if !is_held {
+                // It was killed.
+                return Ok(false);
+            }
+            if Instant::now() >= until {
+                self.slot.note_wait(state_file);
+                return Ok(false);
+            }
+            if interrupt.is_some_and(|interrupt| interrupt()) {
+                return Err(Error::new(ErrorKind::Interrupted));
+            }
+            std::thread::sleep(WRITER_LOOK);
+        }
+    }
+
+    /// Whether the state file says that the log is being cut.
+    fn is_cut_now(&self) -> Result<bool> {
+        let path = self.directory.path.join(STATE_FILE);
+        let state = read_state(self.directory.disk.as_ref(), &path, &mut Vec::new())?;
+        Ok(state.is_some_and(|state| state.cutting.is_some()))
     }
 
     /// Fails if a tail may only seem torn because a writer in another process cut the segment while it was read, so that a newer view is
@@ -181,8 +228,9 @@ impl View {
     /// Whether the log seems to end below its start only because a writer is at work: it is writing the batch at the end, or has
     /// truncated the log and not yet stored the lower start. Waits until the files change, at most [`WRITER_WAIT`].
     pub(in crate::log) fn ends_below_start_for_now(&self) -> bool {
-        // What a writer of this process has published is no guess.
+        // What a writer of this process has published is no guess. One that had noted its cut was waited for when the view was taken.
         let may_be_below = self.directory.ends.is_none()
+            && !self.is_being_cut
             && self
                 .base_offsets
                 .last()

@@ -32,6 +32,8 @@ impl View {
             snapshots: self.snapshots.clone(),
             log_start_offset: self.log_start_offset,
             start_is_ours: self.start_is_ours,
+            is_being_cut: self.is_being_cut,
+            has_changed_names: self.has_changed_names,
             high_watermark: self.high_watermark,
             warnings: self.warnings.clone(),
             active: None,

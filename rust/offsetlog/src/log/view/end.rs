@@ -1,10 +1,11 @@
-//! Finds the end of a log: behind the last whole batch of its active segment.
+//! Finds the end of a log, behind the last whole batch of its active segment, and checks the start against it.
 
-use super::End;
-use crate::error::Result;
+use super::{End, View};
+use crate::error::{Error, Result};
 use crate::segment::OpenSegment;
 use crate::segment::find::{self, ReadAhead, Trace};
 use crate::segment::walk::{Step, Walk};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The end of a segment of this size is found by reading it whole: that takes less time than opening its index.
@@ -56,5 +57,34 @@ fn walk_to_end(mut walk: Walk) -> Result<End> {
                 return Ok(end);
             }
         }
+    }
+}
+
+impl View {
+    /// Fails if the checkpointed log start offset is above the log end offset: a broker would delete all segments.
+    pub(crate) fn check_bounds(&self) -> Result<()> {
+        let within = self
+            .base_offsets
+            .last()
+            .is_none_or(|&last| self.log_start_offset <= last);
+        // The end is needed only if the start is after the last segment's base offset.
+        if within || self.log_start_offset <= self.end()?.log_end_offset {
+            return Ok(());
+        }
+        let path = self
+            .segments
+            .first()
+            .map(|segment| segment.file_path(".log"));
+        Err(Error::log_dir(
+            path.as_deref()
+                .and_then(Path::parent)
+                .unwrap_or(Path::new("")),
+            format!(
+                "log start offset {} of log-start-offset-checkpoint is above the log end offset {}; \
+                 copy the partition directory elsewhere to read it without the checkpoint",
+                self.log_start_offset,
+                self.end()?.log_end_offset
+            ),
+        ))
     }
 }

@@ -173,7 +173,7 @@ pub(super) fn assemble(
     let ends = directory.ends.clone().unwrap_or_default();
     let maps = directory.maps.clone();
     let maps = maps.unwrap_or_else(|| Arc::new(IndexMaps::new(&ends)));
-    let changed = loaded.report.is_changed();
+    let changed = loaded.report.is_changed() || place.was_being_cut();
     // After a clean end everything is durable.
     let durable = if loaded.report.clean {
         loaded.recovery_point
@@ -237,12 +237,7 @@ pub(super) fn assemble(
         writer.settle_found_gap(base)?;
     }
     if changed || is_new {
-        // Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark.
-        match writer.mark_unclean() {
-            // There is no such mark. On a full disk ours waits for the next change, so that the log can be opened to make room.
-            Err(error) if error.is_out_of_room() && !is_new && !is_marked_clean => {}
-            marked => marked?,
-        }
+        mark_changed(&mut writer, is_new || is_marked_clean)?;
     }
     if is_new {
         writer.segments.active.touch()?;
@@ -258,6 +253,16 @@ pub(super) fn assemble(
         job.run()?;
     }
     Ok(writer)
+}
+
+/// Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark. Or the last writer was cutting the log:
+/// readers in other processes would wait for the end of that.
+fn mark_changed(writer: &mut PartitionWriter, may_be_trusted: bool) -> Result<()> {
+    match writer.mark_unclean() {
+        // There is no such mark. On a full disk ours waits for the next change, so that the log can be opened to make room.
+        Err(error) if error.is_out_of_room() && !may_be_trusted => Ok(()),
+        marked => marked,
+    }
 }
 
 /// After an unclean end: the closed segments above what is durable, and the one before it, whose indexes may not be.

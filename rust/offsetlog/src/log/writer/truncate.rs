@@ -57,10 +57,11 @@ impl PartitionWriter {
             // The indexes are cut as they are in the files. If this fails, nothing was truncated.
             self.segments.active.write_entries()?;
         }
+        let cutting = (offset < self.ends.log_start()).then_some(offset);
         // In this order: the first call also writes the recovery point from memory; the second writes a lower one, which must
         // stay on the disk during the truncation.
         self.lower_cleaner_point(offset)?;
-        self.lower_recovery_point(offset, offset)?;
+        self.lower_recovery_point(offset, cutting)?;
         let truncated = self.cut_at(offset);
         if let Err(error) = &truncated {
             // The truncation may be partly done: the next writer continues there, and a follower may have read more.
@@ -285,7 +286,7 @@ impl PartitionWriter {
         self.durability.flusher.check(&self.directory.path)?;
         self.mark_unclean()?;
         self.lower_cleaner_point(offset)?;
-        self.lower_recovery_point(offset, log_start)?;
+        self.lower_recovery_point(offset, Some(log_start))?;
         let restarted = self.restart_at(offset, log_start);
         if let Err(error) = &restarted {
             self.ends.note_cut(self.segments.data_end.min(offset));
@@ -419,12 +420,12 @@ impl PartitionWriter {
     }
 
     /// Lowers the recovery point before the first change, so that recovery after a crash reads everything that is being
-    /// changed. Notes it, too, if the log start offset is about to be lowered behind what is cut: readers in other processes would take the
-    /// start for the end meanwhile, as after a truncation inside a batch.
-    fn lower_recovery_point(&mut self, offset: i64, log_start: i64) -> Result<()> {
+    /// changed. Notes `cutting`, too, for readers in other processes: if the log start offset is about to be lowered behind what is cut, they
+    /// would take the start for the end meanwhile, as after a truncation inside a batch; if the log begins anew, the old segments and the new
+    /// one for a log with a gap.
+    fn lower_recovery_point(&mut self, offset: i64, cutting: Option<i64>) -> Result<()> {
         self.durability.gap = self.durability.gap.filter(|&base| base <= offset);
         let durable = self.ends.recovery_point().max(self.place.durable());
-        let cutting = (log_start < self.ends.log_start()).then_some(log_start);
         if durable <= offset.min(self.segments.active.base_offset) && cutting.is_none() {
             return Ok(());
         }
@@ -440,7 +441,15 @@ impl PartitionWriter {
         };
         self.place.limit_durable(base);
         let state = self.state_at(self.ends.recovery_point().min(base));
-        self.save_state(State { cutting, ..state })?;
+        let noted = self.save_state(State { cutting, ..state });
+        if noted.is_err()
+            && cutting.is_some()
+            && let Err(error) = self.save_state(state)
+        {
+            // Readers would wait for what does not happen.
+            self.poison(&error);
+        }
+        noted?;
         self.ends
             .set_recovery_point(self.ends.recovery_point().min(offset));
         Ok(())

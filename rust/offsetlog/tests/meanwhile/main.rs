@@ -1,12 +1,15 @@
-//! What another process or thread does between two calls of this one: before a partition is locked, before a segment is read, or before a
-//! file of a deleted topic is removed.
+//! What another process or thread does between two calls of this one: before a partition is locked, before a segment is read, before a
+//! file of a deleted topic is removed, or before a file gets its name.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "a test may panic"
 )]
 
-use offsetlog::disk::{Access, Disk, DiskFile, Entry, FileStat, Lock, LockKind, Map, RealDisk};
+mod anew;
+mod disk;
+
+use disk::{Meanwhile, Removal};
 use offsetlog::{
     AppendOptions, BatchBuilder, ErrorKind, Log, LogConfig, LogDir, LogDirOptions, LogWriter,
     MaintainOptions, NewTopic, OpenOptions, Route, WriteOptions,
@@ -15,150 +18,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-
-/// What the other process does, and the lock file that was opened before it did so.
-type Work = Box<dyn FnOnce() -> PathBuf + Send>;
-
-/// What it does to a segment.
-type Cut = Box<dyn FnOnce() + Send>;
-
-/// What is done before each file or folder of a deleted topic is removed, which may fail.
-type Removal = Box<dyn FnMut() -> io::Result<()> + Send>;
-
-/// The system's disk, on which another process does something once: when a partition is about to be locked, whose lock file is open by then,
-/// or when a segment is about to be read, which is open by then. That process has the partition in the second case.
-#[derive(Clone, Default)]
-struct Meanwhile {
-    before_lock: Arc<Mutex<Option<Work>>>,
-    before_read: Arc<Mutex<Option<Cut>>>,
-    before_removal: Arc<Mutex<Option<Removal>>>,
-    is_held: bool,
-}
-
-impl Meanwhile {
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        if !path.to_string_lossy().contains("-delete") {
-            return Ok(());
-        }
-        let mut work = self.before_removal.lock().unwrap();
-        work.as_mut().map_or(Ok(()), |work| work())
-    }
-}
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meanwhile")
-    }
-}
-
-/// A segment.
-#[derive(Debug)]
-struct MeanwhileFile(Arc<dyn DiskFile>, Meanwhile);
-
-impl DiskFile for MeanwhileFile {
-    fn stat(&self) -> io::Result<FileStat> {
-        self.0.stat()
-    }
-
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let work = self.1.before_read.lock().unwrap().take();
-        if let Some(work) = work {
-            work();
-        }
-        self.0.read_at(buffer, position)
-    }
-
-    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.0.write_at(bytes, position)
-    }
-
-    fn set_len(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync_data()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-
-    fn map(&self, size: u64) -> Option<Map> {
-        self.0.map(size)
-    }
-}
-
-impl Disk for Meanwhile {
-    fn is_systems(&self) -> bool {
-        true
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        RealDisk.list(directory)
-    }
-
-    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let file = RealDisk.open(path, access)?;
-        if path.extension().is_some_and(|extension| extension == "log") {
-            return Ok(Arc::new(MeanwhileFile(file, self.clone())));
-        }
-        Ok(file)
-    }
-
-    fn open_uncached(&self, path: &Path) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        RealDisk.open_uncached(path)
-    }
-
-    fn boot_id(&self) -> Option<u128> {
-        RealDisk.boot_id()
-    }
-
-    fn stat(&self, path: &Path) -> io::Result<FileStat> {
-        RealDisk.stat(path)
-    }
-
-    fn create_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.create_directory(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        RealDisk.rename(from, to)
-    }
-
-    fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.remove(path)?;
-        RealDisk.unlink(path)
-    }
-
-    fn remove_directory(&self, path: &Path) -> io::Result<()> {
-        self.remove(path)?;
-        RealDisk.remove_directory(path)
-    }
-
-    fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        RealDisk.sync_directory(path)
-    }
-
-    fn lock(&self, path: &Path, kind: LockKind) -> io::Result<Option<Lock>> {
-        let work = if path.ends_with(".offsetlog.lock") {
-            self.before_lock.lock().unwrap().take()
-        } else {
-            None
-        };
-        match work {
-            Some(work) => RealDisk.lock(&work(), kind),
-            None => RealDisk.lock(path, kind),
-        }
-    }
-
-    fn lock_holder(&self, path: &Path) -> io::Result<Option<Option<i32>>> {
-        if self.is_held {
-            return Ok(Some(None));
-        }
-        RealDisk.lock_holder(path)
-    }
-}
 
 /// Options of the process that is late.
 fn late(work: impl FnOnce() -> PathBuf + Send + 'static) -> OpenOptions {
