@@ -36,7 +36,7 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 CLEAN = '{"version":0,"brokerEpoch":-1}'
 NAME = "t-0"
 START = 1_700_000_000_000
-# A batch that contradicts itself may also stand where no batch may.
+# A batch that contradicts itself may also stand where no batch may, or be of a producer that may not send it.
 SELF_CONTRADICTION = frozenset({"RecordRejectedError", "InvalidRecordError", "OffsetOrderError", "CorruptBatchError"})
 MISPLACED = frozenset(
     {
@@ -45,6 +45,10 @@ MISPLACED = frozenset(
         "RecordRejectedError",
         "RecordBatchTooLargeError",
         "InvalidTimestampError",
+        "OutOfOrderSequenceError",
+        "ProducerFencedError",
+        "InvalidTxnStateError",
+        "TransactionCoordinatorFencedError",
     }
 )
 
@@ -229,6 +233,10 @@ class Comparison:
                 self.uses.count(LARGEST_TIMESTAMP)
                 mine.pop(name, None)
                 theirs.pop(name, None)
+        for name in mine.keys() & theirs.keys():
+            if name.endswith(".txnindex") and log_files.begin_earlier(mine[name], theirs[name], self.ends.log_start_offset):
+                self.uses.count(ABORTED_WITHIN)
+                mine[name] = theirs[name]
         truncated = -1 if closed else self.cut_base
         alike = all(data == theirs.get(name) for name, data in mine.items() if name.endswith(".log"))
         unlike = log_files.unlike(mine, theirs, self.uses, ordinals=not self.history.exact and not alike, truncated=truncated)

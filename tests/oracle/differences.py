@@ -52,8 +52,8 @@ WHOLE_BATCHES = Difference(
 ABORTED_WITHIN = Difference(
     "aborted transactions of a fetch",
     "the list may name transactions that begin behind the batches returned; what began below the log start offset is forgotten when an "
-    "unclean opening finds no snapshot, and begins with the first record behind it",
-    "it names those that reach into them, each from where the log says that it began",
+    "unclean opening finds no snapshot, and by a truncation, and begins with the first record behind it, in `.txnindex` too",
+    "it names those that reach into them, each from where the log says that it began; so does `.txnindex` when it is made anew",
 )
 STABLE_IN_BATCH = Difference(
     "stable offset inside a batch",
@@ -67,8 +67,9 @@ LARGEST_TIMESTAMP = Difference(
 )
 WHICH_REASON = Difference(
     "which of two reasons",
-    "an append that is too large is refused for that, and a record without a key before its time is looked at",
-    "records handed over one by one are looked at before they are encoded: their times come first",
+    "an append that is too large is refused for that, and a record without a key before its time is looked at; so is a batch that contradicts "
+    "itself for what its producer may not send",
+    "records handed over one by one are looked at before they are encoded: their times come first; a contradiction comes before the producer",
 )
 OVERLAPPING = Difference(
     "overlapping batches",

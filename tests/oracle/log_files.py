@@ -131,6 +131,17 @@ def producers(snapshot: bytes) -> tuple[int, list[tuple[int, ...]]]:
     return version, entries
 
 
+def begin_earlier(mine: bytes, theirs: bytes, log_start: int) -> bool:
+    """Whether transactions of an index begin earlier than in the other, below the log start offset, and nothing else differs."""
+    if mine == theirs or len(mine) != len(theirs) or len(mine) % TXN_ENTRY.size:
+        return False
+    pairs = zip(TXN_ENTRY.iter_unpack(mine), TXN_ENTRY.iter_unpack(theirs), strict=True)
+    return all(
+        (*one[:2], *one[3:]) == (*other[:2], *other[3:]) and (one[2] == other[2] or one[2] < min(log_start, other[2]))
+        for one, other in pairs
+    )
+
+
 def is_active(name: str, names: Iterable[str]) -> bool:
     """Whether a file belongs to the last segment."""
     return name.split(".", maxsplit=1)[0] == max((other.split(".")[0] for other in names if other.endswith(".log")), default="")

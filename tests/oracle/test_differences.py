@@ -316,6 +316,26 @@ def test_aborted_transactions_of_a_fetch(two: Two) -> None:
     two.kafka_takes_over()
 
 
+@shows(differences.ABORTED_WITHIN)
+def test_a_transaction_index_made_anew(arena: Arena) -> None:
+    """The transaction began below the log start offset; the truncation has made Kafka forget it, and the recovery at the end makes ours anew."""
+    producer = {"id": 5, "epoch": 0, "sequence": "next", "txn": True}
+    appended = {"form": "bytes", "rows": [[0, "a", 1]], "codec": "none", "epoch": 7}
+    steps = (
+        Step("append", {**appended, "producer": producer}),
+        Step("delete_records", {"on": 1, "end": True}),
+        Step("append", {**appended, "producer": producer}),
+        Step("append", appended),
+        Step("truncate", {"back": 1}),
+        Step("marker", {"id": 5, "epoch": 0, "commit": False, "coordinator": 0, "leader_epoch": 15, "time": 26}),
+        Step("reopen", {"clean": True, "config": {"internal.segment.bytes": "400"}}),
+        Step("append", {**appended, "rows": [[0, "a longer key, of forty bytes and something", 80]], "epoch": 15}),
+    )
+    before = arena.uses.counts[differences.ABORTED_WITHIN.name]
+    assert play(History(0, {"internal.segment.bytes": "20000"}, steps), arena) is None
+    assert arena.uses.counts[differences.ABORTED_WITHIN.name] > before
+
+
 @shows(differences.STABLE_IN_BATCH)
 def test_a_stable_offset_inside_a_batch(two: Two) -> None:
     two.open()
@@ -350,6 +370,20 @@ def test_which_of_two_reasons(two: Two) -> None:
     with pytest.raises(Refusal, match="RecordTooLargeError"):
         two.ours.append_bytes(two.oracle.encode(batch), 0, "client")
     two.kafka_takes_over()
+
+
+@shows(differences.WHICH_REASON)
+def test_a_contradiction_comes_before_the_producer(arena: Arena) -> None:
+    """Kafka looks at no lengths of compressed records."""
+    producer = {"id": 8, "epoch": 0, "sequence": 2147483647, "txn": True}
+    hostile = {"rows": [[0, "a", 1]], "codec": "zstd", "mutations": [["field", "payload", 9]], "producer": producer, "epoch": 15}
+    steps = (
+        Step("marker", {"id": 8, "epoch": 0, "commit": False, "coordinator": 1, "leader_epoch": 13, "time": 9}),
+        Step("hostile", hostile),
+    )
+    before = arena.uses.counts[differences.WHICH_REASON.name]
+    assert play(History(0, {"internal.segment.bytes": "2000"}, steps), arena) is None
+    assert arena.uses.counts[differences.WHICH_REASON.name] == before + 1
 
 
 @shows(differences.OVERLAPPING)
