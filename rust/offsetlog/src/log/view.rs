@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::segment::live_offsets::Roll;
 use crate::segment::walk::TornTail;
 use crate::segment::{Directory, OpenSegment, Segment, Source};
-use beside::Met;
+use beside::{Met, WRITER_WAIT};
 use listing::{LISTINGS_MAX, Listing, Names};
 use offsetlog_format::leader_epoch::LeaderEpochs;
 use offsetlog_format::name::FileState;
@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub(super) use listing::{not_a_file, refuse_other};
 pub(crate) use stamp::{Around, has_holder, is_locked};
@@ -93,6 +93,9 @@ pub(crate) struct View {
 /// stats four files and costs more than the look-up. Checked more often, it shows in the slowest percent of look-ups.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// How often a view is taken again because names changed while it was.
+const RENAMED_MAX: u32 = 3;
+
 /// The origin of a view.
 struct Origin {
     directory: Arc<Directory>,
@@ -141,11 +144,15 @@ impl View {
         mut around: Option<(Around, Moment)>,
         interrupt: Option<&Interrupt>,
     ) -> Result<Arc<Self>> {
+        let until = Instant::now() + WRITER_WAIT;
+        let mut renamed = 0;
         for _ in 0..LISTINGS_MAX {
             match Self::take_once(base, before, around) {
                 // A listed file was renamed in the meantime: lists again.
                 Err(error) if error.is_missing_file() => {}
-                Ok(view) if view.is_of_two_states(interrupt)? => around = None,
+                // So it does, but not as long as many files are renamed, where the names may be older than the state file.
+                Ok(view) if view.has_changed_names && renamed < RENAMED_MAX => renamed += 1,
+                Ok(view) if view.waits_for_cut(until, interrupt)? => around = None,
                 done => return done,
             }
         }

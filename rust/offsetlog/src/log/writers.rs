@@ -57,6 +57,8 @@ pub(crate) struct Slot {
     /// Raised when a writer opens the partition and when a lock on it is released.
     version: AtomicU64,
     ends: RwLock<Option<Arc<LiveOffsets>>>,
+    /// How many locks on the partition this process holds.
+    locks: AtomicU64,
     /// The state file for whose writer readers have waited in vain.
     waited_for: Mutex<Option<FileStat>>,
 }
@@ -88,6 +90,7 @@ impl Slot {
             key,
             version: AtomicU64::new(0),
             ends: RwLock::new(None),
+            locks: AtomicU64::new(0),
             waited_for: Mutex::new(None),
         }
     }
@@ -126,6 +129,11 @@ impl Slot {
     /// Whether this slot belongs to the directory with this identity.
     pub(super) fn is_of(&self, disk: &dyn Disk, directory: (u64, u64)) -> bool {
         self.key == Some(key_of(disk, directory))
+    }
+
+    /// Whether it is this process that has the partition locked.
+    pub(super) fn is_locked_here(&self) -> bool {
+        self.locks.load(Ordering::Acquire) > 0
     }
 
     /// Whether readers have waited in vain for the writer of this state file.
@@ -213,18 +221,20 @@ impl Slots {
     }
 }
 
-/// Raises the version of a partition when it is dropped together with the lock that allowed this process to change the files.
+/// Counts a lock that allows this process to change the files, and raises the version of the partition when it is dropped with that lock.
 #[derive(Debug)]
 pub(super) struct RaiseAtEnd(Arc<Slot>);
 
 impl RaiseAtEnd {
-    pub(super) const fn new(slot: Arc<Slot>) -> Self {
+    pub(super) fn new(slot: Arc<Slot>) -> Self {
+        slot.locks.fetch_add(1, Ordering::AcqRel);
         Self(slot)
     }
 }
 
 impl Drop for RaiseAtEnd {
     fn drop(&mut self) {
+        self.0.locks.fetch_sub(1, Ordering::AcqRel);
         self.0.raise();
     }
 }

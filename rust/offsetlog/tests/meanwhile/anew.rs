@@ -96,6 +96,7 @@ fn steps_to(base_offset: i64, log_start: Option<i64>, folder: &Path) -> (Vec<Pat
         let step = within.join(format!("{}/t-0", noted.len()));
         copy(&path, &step);
         noted.push(step);
+        Ok(())
     }));
     writer
         .truncate_fully_and_start_at(base_offset, log_start)
@@ -136,6 +137,10 @@ fn begins_anew_at(base_offset: i64, log_start: Option<i64>) {
     // A reader in another process does not know a start below the first segment.
     let (old, new) = ((3, 8), (base_offset, base_offset));
     let records: Vec<i64> = (3..8).collect();
+    let lock = |path: &Path| {
+        let lock = RealDisk.lock(&path.join(LOCK), LockKind::Exclusive);
+        lock.unwrap().unwrap()
+    };
     let whole = folder.path().join("whole");
     copy(&steps[0], &whole);
     for (nth, step) in steps.iter().enumerate() {
@@ -145,14 +150,15 @@ fn begins_anew_at(base_offset: i64, log_start: Option<i64>) {
             .join(nth.to_string())
             .join("t-0");
         copy(&whole, &before);
-        let _held =
-            [step, &before].map(|path| RealDisk.lock(&path.join(LOCK), LockKind::Exclusive));
+        let _held = [lock(step), lock(&before)];
         let old_reader = Log::open(&before, &OpenOptions::default()).unwrap();
         let mut begun = old_reader.scan(&ScanOptions::default()).unwrap();
         assert!(begun.next_batch().unwrap().is_some());
         note(&before);
         follow(&before, step);
         note(&before);
+        // The first step is that of the note itself.
+        note(step);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(30));
@@ -222,7 +228,37 @@ fn a_writer_that_stands_still_is_waited_for_once() {
         log.scan(&ScanOptions::default()).unwrap();
         Log::open(step, &OpenOptions::default()).unwrap();
     }
-    assert!(waited.elapsed() < 6 * WAIT);
+    assert!(waited.elapsed() < WAIT);
+}
+
+/// The names of before, and the state file of behind: what is between them is no log.
+#[test]
+fn names_that_change_until_the_state_file_is_read_are_looked_at_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (steps, writer) = steps_to(5, None, folder.path());
+    let whole = folder.path().join("whole/t-0");
+    copy(&steps[0], &whole);
+    for (nth, step) in steps.iter().enumerate() {
+        let place = folder
+            .path()
+            .join("place")
+            .join(nth.to_string())
+            .join("t-0");
+        copy(&whole, &place);
+        let disk = Meanwhile::default();
+        let options = OpenOptions {
+            disk: Arc::new(disk.clone()),
+            ..OpenOptions::default()
+        };
+        let reader = Log::open(&place, &options).unwrap();
+        assert_eq!(reader.log_end_offset().unwrap(), 8);
+        follow(&place, step);
+        let (place, finished) = (place.clone(), writer.log().path().to_path_buf());
+        *disk.before_state.lock().unwrap() = Some(Box::new(move || follow(&place, &finished)));
+        assert_eq!(reader.log_end_offset().unwrap(), 5, "{nth}");
+        assert!(disk.before_state.lock().unwrap().is_none());
+        assert_eq!(reader.log_start_offset().unwrap(), 5, "{nth}");
+    }
 }
 
 /// Nobody waits for one that was killed, and the next writer takes its note away, whatever it finds.
@@ -273,4 +309,50 @@ fn a_note_that_could_not_be_synced_is_taken_back() {
     let state = fs::read_to_string(path.join(STATE)).unwrap();
     assert!(!state.contains("cutting"), "{state}");
     assert_eq!(writer.log().log_end_offset().unwrap(), 8);
+}
+
+fn full() -> std::io::Result<()> {
+    const ENOSPC: i32 = 28;
+    Err(std::io::Error::from_raw_os_error(ENOSPC))
+}
+
+/// Nothing was noted, so nothing need be taken back.
+#[test]
+fn a_log_whose_new_beginning_finds_no_room_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t-0");
+    let disk = Meanwhile::default();
+    let writer = filled(&path, &disk);
+    *disk.before_rename.lock().unwrap() = Some(Box::new(full));
+    let error = writer.truncate_fully_and_start_at(100, None).unwrap_err();
+    assert!(error.is_out_of_room(), "{error}");
+    *disk.before_rename.lock().unwrap() = None;
+    let info = writer.append(&mut batch(8), &AppendOptions::default());
+    assert_eq!(info.unwrap().base_offset, 8);
+}
+
+/// It would be believed as long as the writer has the log.
+#[test]
+fn a_note_that_cannot_be_taken_back_ends_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t-0");
+    let disk = Meanwhile::default();
+    let writer = filled(&path, &disk);
+    let mut renamed = 0;
+    *disk.before_rename.lock().unwrap() = Some(Box::new(move || {
+        renamed += 1;
+        if renamed == 1 { Ok(()) } else { full() }
+    }));
+    *disk.failing_sync.lock().unwrap() = Some(std::io::Error::other("a bad sector"));
+    writer.truncate_fully_and_start_at(100, None).unwrap_err();
+    let state = fs::read_to_string(path.join(STATE)).unwrap();
+    assert!(state.contains("cutting"), "{state}");
+    let error = writer.append(&mut batch(8), &AppendOptions::default());
+    assert!(matches!(
+        error.unwrap_err().kind(),
+        ErrorKind::Poisoned { .. }
+    ));
+    drop(writer);
+    let next = open(&path, &Meanwhile::default());
+    assert_eq!(next.log().log_end_offset().unwrap(), 8);
 }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 /// What the other process does, and the lock file that was opened before it did so.
 pub(crate) type Work = Box<dyn FnOnce() -> PathBuf + Send>;
 
-/// What it does to a segment.
+/// What it does before a segment or the state file is read.
 pub(crate) type Cut = Box<dyn FnOnce() + Send>;
 
-/// What is done before each file gets another name.
-pub(crate) type Step = Box<dyn FnMut() + Send>;
+/// What is done before each file gets another name, which may fail.
+pub(crate) type Step = Box<dyn FnMut() -> io::Result<()> + Send>;
 
 /// What is done before each file or folder of a deleted topic is removed, which may fail.
 pub(crate) type Removal = Box<dyn FnMut() -> io::Result<()> + Send>;
@@ -24,6 +24,7 @@ pub(crate) struct Meanwhile {
     pub(crate) before_lock: Arc<Mutex<Option<Work>>>,
     pub(crate) before_read: Arc<Mutex<Option<Cut>>>,
     pub(crate) before_removal: Arc<Mutex<Option<Removal>>>,
+    pub(crate) before_state: Arc<Mutex<Option<Cut>>>,
     pub(crate) before_rename: Arc<Mutex<Option<Step>>>,
     pub(crate) failing_sync: Arc<Mutex<Option<io::Error>>>,
     pub(crate) is_held: bool,
@@ -93,6 +94,11 @@ impl Disk for Meanwhile {
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
+        if path.ends_with(".offsetlog.state")
+            && let Some(work) = self.before_state.lock().unwrap().take()
+        {
+            work();
+        }
         let file = RealDisk.open(path, access)?;
         if path.extension().is_some_and(|extension| extension == "log") {
             return Ok(Arc::new(MeanwhileFile(file, self.clone())));
@@ -118,7 +124,7 @@ impl Disk for Meanwhile {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         if let Some(step) = &mut *self.before_rename.lock().unwrap() {
-            step();
+            step()?;
         }
         RealDisk.rename(from, to)
     }

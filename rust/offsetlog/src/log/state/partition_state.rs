@@ -5,6 +5,7 @@
 //! writer closed *this* partition, which values it wrote last, and on which boot of the machine.
 
 mod cleaner_point;
+mod cut_note;
 
 use super::log_dir_files::LogDirFiles;
 use super::state_file::{CleanMark, Lines, State};
@@ -195,11 +196,6 @@ impl PartitionState {
             Err(error) if error.is_corruption() => Ok(None),
             line => Ok(line?.map(|line| line.min(log_end))),
         }
-    }
-
-    /// Whether the last writer was killed while it cut the log, or closed it after that failed.
-    pub(in crate::log) fn was_being_cut(&self) -> bool {
-        self.found.is_some_and(|state| state.cutting.is_some())
     }
 
     pub(in crate::log) const fn durable(&self) -> i64 {

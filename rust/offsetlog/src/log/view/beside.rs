@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How long a reader waits at most for a writer that is changing the bounds, which may read segments for that, and how long between two
 /// looks.
-const WRITER_WAIT: Duration = Duration::from_secs(10);
+pub(super) const WRITER_WAIT: Duration = Duration::from_secs(10);
 const WRITER_LOOK: Duration = Duration::from_millis(5);
 
 /// How many errors are kept with a view.
@@ -167,30 +167,34 @@ impl View {
         has_holder(disk.as_ref(), &path.join(LOCK_FILE))
     }
 
-    /// Whether this view may be of two states of the log, and another one is to be taken: names changed while it was taken, or a writer in
-    /// another process was cutting the log. Waits then until it has done so, at most [`WRITER_WAIT`], and once for the same state file.
-    pub(super) fn is_of_two_states(&self, interrupt: Option<&Interrupt>) -> Result<bool> {
+    /// Waits while a writer in another process cuts the log: between two of its steps lies no state of the log. Returns whether the state
+    /// file has changed since, so that another view is to be taken. It has not if that writer was killed, or if it was waited for in vain
+    /// until `until`, or before: then the log is what is there.
+    pub(super) fn waits_for_cut(
+        &self,
+        until: Instant,
+        interrupt: Option<&Interrupt>,
+    ) -> Result<bool> {
         if !self.is_being_cut {
-            return Ok(self.has_changed_names);
-        }
-        let path = self.directory.path.join(STATE_FILE);
-        let state_file = self.directory.disk.stat(&path).ok();
-        if self.slot.has_waited_for(state_file) {
             return Ok(false);
         }
-        let until = Instant::now() + WRITER_WAIT;
+        let path = self.directory.path.join(STATE_FILE);
+        let state_file = || self.directory.disk.stat(&path).ok();
+        let seen = state_file();
+        if self.slot.has_waited_for(seen) {
+            return Ok(false);
+        }
         loop {
             // Asked first: what a writer does before it lets go is seen then. Where nobody can say it, somebody may have the log.
-            let is_held = self.is_held().unwrap_or(true);
-            if !self.is_cut_now()? {
+            let is_held = self.is_held().unwrap_or(true) && !self.slot.is_locked_here();
+            if state_file() != seen || !self.is_cut_now()? {
                 return Ok(true);
             }
             if !is_held {
-                // It was killed.
                 return Ok(false);
             }
             if Instant::now() >= until {
-                self.slot.note_wait(state_file);
+                self.slot.note_wait(seen);
                 return Ok(false);
             }
             if interrupt.is_some_and(|interrupt| interrupt()) {

@@ -108,6 +108,7 @@ pub(in crate::log) fn open(
     keep_topic_id(directory, write.topic_id)?;
     let mut warnings = Vec::new();
     let mut start = place.read(&mut warnings)?;
+    place.forget_cut()?;
     if let Some(clean) = write.clean {
         start.clean = clean;
         start.own = None;
@@ -173,7 +174,7 @@ pub(super) fn assemble(
     let ends = directory.ends.clone().unwrap_or_default();
     let maps = directory.maps.clone();
     let maps = maps.unwrap_or_else(|| Arc::new(IndexMaps::new(&ends)));
-    let changed = loaded.report.is_changed() || place.was_being_cut();
+    let changed = loaded.report.is_changed();
     // After a clean end everything is durable.
     let durable = if loaded.report.clean {
         loaded.recovery_point
@@ -237,7 +238,12 @@ pub(super) fn assemble(
         writer.settle_found_gap(base)?;
     }
     if changed || is_new {
-        mark_changed(&mut writer, is_new || is_marked_clean)?;
+        // Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark.
+        match writer.mark_unclean() {
+            // There is no such mark. On a full disk ours waits for the next change, so that the log can be opened to make room.
+            Err(error) if error.is_out_of_room() && !is_new && !is_marked_clean => {}
+            marked => marked?,
+        }
     }
     if is_new {
         writer.segments.active.touch()?;
@@ -253,16 +259,6 @@ pub(super) fn assemble(
         job.run()?;
     }
     Ok(writer)
-}
-
-/// Recovery changed files, or the log is new: a broker must not trust an older clean-shutdown mark. Or the last writer was cutting the log:
-/// readers in other processes would wait for the end of that.
-fn mark_changed(writer: &mut PartitionWriter, may_be_trusted: bool) -> Result<()> {
-    match writer.mark_unclean() {
-        // There is no such mark. On a full disk ours waits for the next change, so that the log can be opened to make room.
-        Err(error) if error.is_out_of_room() && !may_be_trusted => Ok(()),
-        marked => marked,
-    }
 }
 
 /// After an unclean end: the closed segments above what is durable, and the one before it, whose indexes may not be.
@@ -354,6 +350,9 @@ pub fn recover(
     let config = read_config(directory.disk.as_ref(), &directory.path)?.unwrap_or_default();
     let earlier = EarlierCuts::read(&directory.path, options)?;
     let mut start = place.read(&mut warnings)?;
+    if !recover.dry_run {
+        place.forget_cut()?;
+    }
     start.clean = false;
     start.own = None;
     start.recovery_point = recover.from_offset.unwrap_or(0);

@@ -445,6 +445,7 @@ impl PartitionWriter {
         if noted.is_err()
             && cutting.is_some()
             && let Err(error) = self.save_state(state)
+            && self.place.may_have_cut_note()
         {
             // Readers would wait for what does not happen.
             self.poison(&error);
