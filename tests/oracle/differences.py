@@ -136,7 +136,8 @@ STALE_LSO = Difference(
 BEHIND_A_HOLE = Difference(
     "empty segment behind a hole",
     "a segment that was rolled behind a truncation inside a batch, and holds nothing when its writer is killed, keeps the log end there",
-    "the log ends where its last batch does, as when the truncated segment were the last one: records may be missing in between",
+    "the log ends where its last batch does, as when the truncated segment were the last one: records may be missing in between; where that "
+    "is below its start, nothing but an empty segment at the start stays",
 )
 GAP_OF_ANOTHER = Difference(
     "gap of another writer",

@@ -125,7 +125,12 @@ class Run(Comparison):
             raise EndedEarly
         if self.compare(got, want, lambda _one, _other: True) is None:
             raise EndedEarly
-        if isinstance(got, Ends) and isinstance(want, Ends) and not opening.clean and self.is_empty_behind(got.log_end_offset):
+        if (
+            isinstance(got, Ends)
+            and isinstance(want, Ends)
+            and not opening.clean
+            and (self.is_empty_behind(got.log_end_offset) or self.is_emptied_below(got))
+        ):
             self.uses.count(BEHIND_A_HOLE)
             raise EndedEarly
         if (
@@ -153,6 +158,13 @@ class Run(Comparison):
         missing = [base for base in later if base not in log_files.bases(self.side.directory)]
         files = [self.kafka.directory / f"{base:020}.log" for base in later]
         return bool(missing) and not any(any(log_files.headers(file.read_bytes())) for file in files)
+
+    def is_emptied_below(self, ends: Ends) -> bool:
+        """Whether our log has nothing but an empty segment at its start, and Kafka's has older ones below that one."""
+        mine, theirs = (log_files.bases(side.directory) for side in (self.side, self.kafka))
+        start = ends.log_start_offset
+        is_empty = start == ends.log_end_offset and mine == [start] == theirs[-1:]
+        return is_empty and len(theirs) > 1 and not (self.kafka.directory / f"{start:020}.log").stat().st_size
 
     def is_cut_at_gap(self, offset: int) -> bool:
         """Whether our log ends at a gap between Kafka's segments, and all that stands behind is in the folder for what is cut."""

@@ -461,6 +461,25 @@ def test_an_empty_segment_behind_a_hole(two: Two) -> None:
     two.kafka_takes_over(clean=False)
 
 
+@shows(differences.BEHIND_A_HOLE)
+def test_an_empty_segment_at_the_start_behind_a_hole(two: Two) -> None:
+    """What lies below the start goes at once, where a broker's retention would take it."""
+    two.open()
+    two.append()
+    two.append(two.row(), two.row(), two.row())
+    two.each(lambda side: side.delete_records_before(4))
+    two.each(lambda side: side.truncate_to(3))
+    two.each(lambda side: side.roll())
+    assert two.bases() == ([0, 3], [0, 3])
+    start = two.kafka.ends().log_start_offset
+    two.each(lambda side: side.close(clean=False))
+    two.each(lambda side: side.open(Opening(two.config, clean=False, recovery_point=0, log_start_offset=start)))
+    assert [(side.ends().log_start_offset, side.ends().log_end_offset) for side in (two.ours, two.kafka)] == [(3, 3)] * 2
+    assert two.bases() == ([3], [0, 3])
+    two.append()
+    two.kafka_takes_over(clean=False)
+
+
 @shows(differences.UNTOUCHED)
 def test_killed_without_a_change(two: Two) -> None:
     two.open()
