@@ -125,3 +125,28 @@ pub(crate) fn lock_idle(disk: &dyn Disk, directory: &Path) -> Result<Option<Lock
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+    use crate::{Log, OpenOptions};
+    use std::time::{Duration, Instant};
+
+    /// A reader in the process that has the lock, as where `adopt` looks at a directory again, does not wait for itself.
+    #[test]
+    fn nobody_waits_for_a_note_under_a_lock_of_ones_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t-0");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("00000000000000000000.log"), b"").unwrap();
+        let state = "version: 0\nrecovery_point: 0\nlog_start_offset: 0\ncutting: 5\n";
+        std::fs::write(path.join(super::super::STATE_FILE), state).unwrap();
+        let lock = lock_partition(&RealDisk, &path).unwrap();
+        let begun = Instant::now();
+        let log = Log::open(&path, &OpenOptions::default()).unwrap();
+        assert_eq!(log.log_end_offset().unwrap(), 0);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        lock.release();
+    }
+}
